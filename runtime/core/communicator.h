@@ -1,9 +1,10 @@
 // runtime/core/communicator.h -- Communicator: how the processes of a group exchange bytes of the
-// host's memory, without knowing by what (backends/processes), and stay in step where others move
-// bytes.
+// host's memory, without knowing the transport (backends/processes). It also keeps them in step
+// where another library moves the bytes.
 //
 // Calls that belong together meet in the order in which each process makes them. Members that make
-// different calls get an error which names both; so does who waits for a process that is gone.
+// different calls get an error that names both calls; a member that waits for a process that is
+// gone gets an error, too.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +35,7 @@ struct IncomingBytes {
     size_t bytes = 0;
 };
 
-// One operation: what all who take part must agree on, "all_reduce_sum f32[4]", and the user's
-// line.
+// One operation: what all participants must agree on, "all_reduce_sum f32[4]", and the user's line.
 struct CommunicatorCall {
     std::string what;
     std::string where;
@@ -48,11 +48,11 @@ public:
     virtual int rank() const = 0;  // of this process in the group
     virtual int size() const = 0;
 
-    // Elements are combined in the order of ranks, whatever the sizes: every member has the same
+    // Elements are combined in the order of ranks, whatever the sizes: every member gets the same
     // bits, in each run. `out` may be `in`.
     virtual void all_reduce(const Call& call, const void* in, void* out, int64_t count, DType dtype,
                             Combine combine) = 0;
-    // In `root` alone; elsewhere `out` is left as it is.
+    // Only `root` gets the result; elsewhere `out` is left as it is.
     virtual void reduce(const Call& call, const void* in, void* out, int64_t count, DType dtype,
                         Combine combine, int root) = 0;
     // `in` has size() parts of `count` elements; this process gets the one of its rank.
@@ -62,10 +62,10 @@ public:
     virtual void all_gather(const Call& call, const void* in, void* out, size_t bytes) = 0;
     // `in` is read in `root` alone.
     virtual void broadcast(const Call& call, const void* in, void* out, size_t bytes, int root) = 0;
-    // All at once; parts for one peer arrive in order. Nothing is sent to oneself.
+    // All parts travel at once; parts for one peer arrive in order. Nothing is sent to oneself.
     virtual void exchange(const Call& call, std::span<const OutgoingBytes> sends,
                           std::span<const IncomingBytes> receives) = 0;
-    // One message. A send may be held back until the next receive, and go beside it.
+    // Sends one message. A send may be held back until the next receive, and travel beside it.
     virtual void send(const Call& call, const OutgoingBytes& part) {
         exchange(call, {&part, 1}, {});
     }
@@ -73,44 +73,42 @@ public:
         exchange(call, {}, {&part, 1});
     }
 
-    // Backends that move bytes in a way of their own ask this, in calls that meet() here first.
-    // Returns "rank 1 is gone", or why the group has ended; empty while all is well. Does not wait.
-    // `peer`: who else counts, or kAll.
+    // Backends that move bytes in a way of their own call this in operations that began with
+    // meet(). Returns "rank 1 is gone", or why the group has ended; empty while all is well. Does
+    // not wait. `peer`: the member whose loss counts, or kAll.
     static constexpr int kAll = -1;
     virtual std::string lost(int peer) = 0;
     // Ends the group in this call, and tells the others; throws what the user is told.
     [[noreturn]] virtual void give_up(const Call& call, std::string what, std::string why) = 0;
-    virtual double seconds() const = 0;  // after which who says nothing hangs
+    virtual double seconds() const = 0;  // a member that says nothing for so long is taken to hang
 };
 
-// Nobody goes on before all members make this call.
+// Returns when all members have made this call.
 void meet(Communicator& members, const CommunicatorCall& call);
 
-// The device of this process whose tensors go to those of others by themselves; null: none, all go
-// through the host. All processes have one, or none has.
+// The device of this process that exchanges tensors directly with the same device of other
+// processes; null: all tensors go through the host. All processes have one, or none has.
 void set_exchanging_device(const Device* device);
 const Device* exchanging_device();
 
 // About how many bytes of gradients are added up at once (gradient_sums.h): the same in all
 // processes.
 struct BucketSizes {
-    size_t first = size_t{1} << 20;  // small: the first exchange begins early, and the last, which
-                                     // is as small, ends soon
+    size_t first = size_t{1} << 20;  // small: the first and the last exchange then take little time
     size_t others = size_t{25} << 20;
 };
 void set_bucket_sizes(BucketSizes sizes);
 BucketSizes bucket_sizes();
 
-// By the group's key: its ranks in the world, "0,1,2". Null takes a group away.
+// `group` is the group's key: its ranks in the world, "0,1,2". Null takes the group away.
 void set_communicator(const std::string& group, std::shared_ptr<Communicator> communicator);
-// UserError where this process is in no such group.
 
-// What a call takes for granted of its group: by its attributes, where it has them.
+// What a call assumes about its group, by those of its attributes that say so.
 struct GroupClaims {
     std::optional<int64_t> size = {}, peer = {}, is_root = {};
 };
 GroupClaims claims_of(const OpCall& call);
-// UserError where there is no such group, or it is another one than claimed.
+// UserError where this process is in no such group, or where the group differs from the claims.
 std::shared_ptr<Communicator> find_communicator(const std::string& group,
                                                 const GroupClaims& claims = {});
 

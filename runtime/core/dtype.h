@@ -32,9 +32,9 @@ inline bool is_floating(DType dtype) { return info(dtype).category == Category::
 DType dtype_from_name(std::string_view name);
 
 // Result type of an operation on two tensors: equal types stay; float16 counts as float32 when the
-// other differs; different categories give float32, or float64 where one is that; one category
-// gives the wider. Throws UserError for signed with unsigned integers and for complex with anything
-// else.
+// other differs; different categories give float32, or float64 where either is float64; within one
+// category the wider type wins. Throws UserError for signed with unsigned integers and for complex
+// with anything else.
 DType promote(DType a, DType b);
 
 }  // namespace megjit::runtime

@@ -36,8 +36,8 @@ private:
     std::vector<Part> parts_;
 };
 
-// Makes one that calls run(stream, inputs, outputs, workspace). `aliases`: output 0 may lie on
-// input 0. `parts`: by input.
+// Makes an Executable that calls run(stream, inputs, outputs, workspace). `aliases`: output 0 may
+// lie on input 0. `parts`: by input.
 template <class Run>
 std::shared_ptr<const Executable> function_executable(Run run, size_t workspace = 0,
                                                       bool aliases = false,

@@ -10,8 +10,8 @@
 namespace megjit::runtime {
 
 // The bytes of a value in the tensor's layout; the tensor has data. Waits until they are there, and
-// copies them where the host cannot read the device's memory. Throws what the work that was to make
-// them threw. The value stays in memory while the view lives.
+// copies them where the host cannot read the device's memory. Throws the error of the work that
+// should have made them. The value stays in memory while the view lives.
 class HostView {
 public:
     explicit HostView(const TensorRef& tensor);

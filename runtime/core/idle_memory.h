@@ -1,5 +1,5 @@
-// runtime/core/idle_memory.h -- memory that is held for its next use. It is given up before an
-// allocation fails.
+// runtime/core/idle_memory.h -- memory that is kept for its next use. Its holders give it up before
+// an allocation fails.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,15 @@ class Device;
 class IdleMemory {
 public:
     virtual ~IdleMemory() = default;
-    // Releases what is idle. Whether that was anything.
+    // Releases what is idle. Returns whether there was anything.
     virtual bool give_up() noexcept = 0;
 };
 
-// It is asked as long as somebody else holds it.
+// The holder is asked to give up memory as long as somebody else keeps it alive.
 void register_idle_memory(const std::shared_ptr<IdleMemory>& memory);
 bool give_up_idle_memory() noexcept;
-// For the error that follows where it did not suffice: the largest tensors alive.
+// The largest tensors alive: for the error that follows where giving up idle memory did not
+// suffice.
 std::string largest_holders(Device& device);
 
 }  // namespace megjit::runtime

@@ -1,5 +1,5 @@
-// runtime/core/lineage.h -- how values came to be: the rematerializer's books. Its lock guards all
-// of it.
+// runtime/core/lineage.h -- how values came to be: the rematerializer's books. The rematerializer's
+// lock guards all of them.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace megjit::runtime {
 
 class Lineage;
 
-// How a value was computed. Its results' lineages own it.
+// How a value was computed. The lineages of its results own this record.
 struct LineageCall : RefCounted {
     struct Operand {
         Ref<Lineage> lineage;
-        Ref<Storage> small;  // in place of a lineage
+        Ref<Storage> small;  // a small operand is kept whole, and has no lineage
     };
     const OpDef* op = nullptr;
     Attrs attrs;
@@ -34,8 +34,8 @@ struct LineageCall : RefCounted {
     void forget(const Lineage& result);
 };
 
-// A value that can be computed again, or that others are computed from. Its storage and the calls
-// that read it own it.
+// A value that can be computed again, or from which others are computed. Its storage and the calls
+// that read it own this record.
 class Lineage : public RefCounted {
 public:
     Storage* storage = nullptr;  // null when no tensor holds the value any more
@@ -46,9 +46,9 @@ public:
     std::vector<const LineageCall*> readers;
     EvictionPolicy::Id id = 0;
     int pins = 0;
-    int depth = 0;  // longest chain of calls behind it
+    int depth = 0;  // length of the longest chain of calls that leads to the value
     uint64_t orphaned = 0;  // its key among the orphans
-    LiveBlock listing;  // what the device's list said of it when it was evicted
+    LiveBlock listing;  // what the device's list said of the value when it was evicted
     Lineage* next_unused = nullptr;
 
     void drop() const {

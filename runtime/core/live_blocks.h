@@ -1,5 +1,5 @@
-// runtime/core/live_blocks.h -- which large blocks of a device are alive, and what they hold: what
-// an error for want of memory tells. Small ones are not listed: noting a line costs a microsecond,
+// runtime/core/live_blocks.h -- which large blocks of a device are alive, and what they hold: the
+// text of an out-of-memory error. Small blocks are not listed: noting a line costs a microsecond,
 // as much as a small op.
 #pragma once
 
@@ -26,7 +26,7 @@ public:
 
     void add(const void* data, LiveBlock block);
     void remove(const void* data) noexcept;
-    LiveBlock take(const void* data);  // removes it; zero bytes when it was not listed
+    LiveBlock take(const void* data);  // unlists it; zero bytes if it was not listed
     std::vector<LiveBlock> largest(size_t count) const;
 
 private:
@@ -34,7 +34,7 @@ private:
     std::unordered_map<const void*, LiveBlock> blocks_;
 };
 
-// What users are told of it.
+// What users are told of an OutOfMemory.
 Message message_of(const OutOfMemory& error);
 
 }  // namespace megjit::runtime

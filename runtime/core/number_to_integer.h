@@ -6,7 +6,7 @@
 
 namespace megjit::runtime {
 
-// Truncates. NaN, and what T cannot hold, give its least value, as `cast` of kernels does;
+// Truncates. NaN, and numbers that T cannot hold, give T's least value, as `cast` of kernels does;
 // dtypes narrower than int32 take the low bits.
 template <class T = int32_t>
 T number_to_integer(double value) {

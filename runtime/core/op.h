@@ -18,15 +18,15 @@
 
 namespace megjit::runtime {
 
-// Attributes are static: part of the op, never computed. Booleans are ints, dtypes are their names,
-// graphs their text (jit/subgraph.h).
+// Attributes are static: part of the op, never computed. Booleans are kept as ints, dtypes as their
+// names, graphs as their text (jit/subgraph.h).
 using Attr = std::variant<int64_t, double, std::vector<int64_t>, std::string>;
 enum class AttrKind : uint8_t { integer, real, integers, text, graph };
 
 struct AttrSpec {
     std::string_view name;
     AttrKind kind = AttrKind::integer;
-    std::optional<Attr> fallback = std::nullopt;  // required when absent
+    std::optional<Attr> fallback = std::nullopt;  // without one the attribute is required
 };
 
 // Values in the order of OpDef::attrs.
@@ -50,7 +50,7 @@ struct OperandSpec {
 
 struct Loop;
 struct OpDef;
-// How a fact names another op: a function of runtime/ops/known.h.
+// How one op's definition names another op: by a function of runtime/ops/known.h.
 using OpRef = const OpDef& (*)();
 
 // One application, seen without data.
@@ -107,7 +107,7 @@ enum class Keeps : uint8_t { nothing = 0, inputs = 1, outputs = 2, both = 3 };
 struct Cost {
     double flops = 0;
     double bytes = 0;
-    // The flops are sums of products, for which some devices have instructions of their own.
+    // The flops are sums of products, for which some devices have special instructions.
     bool is_product = false;
 };
 
@@ -116,33 +116,33 @@ enum class Reduce : uint8_t {
     sum,
     prod,  // f32, or i32 that wraps
     max,
-    min,  // f32 (NaN wins), i32, b1 (any, all)
+    min,  // takes f32 (NaN wins), i32, b1 (any, all)
     argmax,
-    argmin,  // of f32 or i32: i32, the first place in the reduced axes, row-major; the first NaN
-             // wins
+    argmin,  // take f32 or i32 and give i32, the first place in the reduced axes, row-major; the
+             // first NaN wins
     mean,
-    variance,  // of f32; the variance is the biased one
-    dot,  // of f32: the sum, but the multiplication that gives an element is not rounded (fma)
+    variance,  // takes f32; the variance is the biased one
+    dot,  // takes f32: a sum, but the multiplication that gives an element is not rounded (fma)
 };
 
-// Sums of products: of the axes of `space` the last is summed over, the others are the result's.
+// Sums of products: the last axis of `space` is summed over, and the others are the result's.
 struct Contraction {
     Shape space = {};
     std::array<std::vector<int64_t>, 2> strides = {};  // of operands 0 and 1, by axis of the space
 };
 
-// Which elements of operand 0 the result has, unchanged.
+// Which elements of operand 0 appear in the result, unchanged.
 enum class Access : uint8_t {
-    other,  // none, or such as no pass asks for
+    other,  // none, or a choice that no pass asks about
     same,  // all, each at its place (perhaps in another dtype)
     broadcast,  // all, repeated by NumPy's rule
     reshaped,  // all, in row-major order
     permuted,  // all: axis i is axis perm[i] of the operand, attribute 0
-    picked,  // those at the places that an index names
-    written,  // all but those at the places that an index names
+    picked,  // the elements at the places that an index names
+    written,  // all but the elements at the places that an index names
 };
 
-// x op number, and number op x where the op is commutative, is another op of x, bit by bit.
+// x op number (and number op x where the op is commutative) equals another op of x, bit by bit.
 struct AtNumber {
     double number = 0;
     OpRef op = nullptr;
@@ -151,17 +151,18 @@ struct AtNumber {
 // Steps on each element of a product before it is stored (runtime/ops/epilogue.h).
 enum class EpilogueKind : uint8_t { bias, add, relu };
 
-// A product has one: the op that computes it and then steps; itself where it has some already.
+// A product with such steps has a spec: `op` computes the product and then its steps; it is the
+// product itself where that has steps already.
 struct EpilogueSpec {
     OpRef op = nullptr;
-    int bias_axis = 0;  // of the result; below 0: from its end
-    bool takes_halves = false;  // besides float32
+    int bias_axis = 0;  // an axis of the result; below 0: counted from its end
+    bool takes_halves = false;  // the op takes halves as well as float32
     int bias_axis_of(const Type& result) const {
         return bias_axis < 0 ? result.rank() + bias_axis : bias_axis;
     }
 };
 
-// The batch of a graph gets another size; from = 0: it stays.
+// The batch of a graph gets another size; from = 0: it keeps its size.
 struct BatchChange {
     int64_t from = 0;
     int64_t to = 0;
@@ -169,78 +170,78 @@ struct BatchChange {
 
 struct OpDef {
     std::string name;
-    // The type of its nodes in dumped models, as the original names it, "MatrixMul"; of
-    // element-wise ops their mode, "EQ". Empty: the name in its spelling.
+    // The type of the op's nodes in dumped models, as MegEngine names it, "MatrixMul"; for
+    // element-wise ops their mode, "EQ". Empty: the op's name in MegEngine's spelling.
     std::string_view dumped_as = {};
     std::string doc = {};
-    std::vector<OperandSpec> inputs = {};  // the last is repeated when variadic
+    std::vector<OperandSpec> inputs = {};  // the last spec is repeated when the op is variadic
     bool variadic = false;
     std::vector<AttrSpec> attrs = {};
     Promotion promotion = Promotion::none;
-    // Its kernels know float64 and int64. Those of element-wise ops and reductions do, and of what
-    // moves elements as `access` says.
+    // The op's kernels know float64 and int64. Set by hand: kernels of element-wise ops and
+    // reductions always know them, and so do ops that move elements as `access` says.
     bool takes_64_bits = false;
     bool computes_64_bits() const;
 
-    // Element-wise ops: `expr`, and `grad_expr` where the derivative that follows from `expr` is
-    // not the best (it may use the result y, which then is kept instead of x). Everything else
-    // follows.
+    // Element-wise ops have `expr`, and `grad_expr` where the derivative that follows from `expr`
+    // is not the best (it may use the result y, which is then kept instead of x). Everything else
+    // follows from these.
     Result result = Result::same;
     Expr (*expr)(const ExprArgs&) = nullptr;
     // d loss / d input k, given the result y and dy. An invalid Expr: no gradient.
     Expr (*grad_expr)(const ExprArgs&, int k, Expr y, Expr dy) = nullptr;
 
-    // All others:
+    // All other ops have:
     std::vector<Type> (*infer)(const OpCall&) = nullptr;
     Grads (*grad)(const GradCall&) = nullptr;  // null: not differentiable
     Keeps keeps = Keeps::both;
     // Must-alias: output 0 has the bytes of input 0 in another shape (reshape); never copied.
     bool is_view = false;
-    // The output's shape depends on values, or it lies on another device: computed at once by the
-    // host, in a trace between two segments. Such an op has `direct` in place of `infer` and a
+    // The output's shape depends on values, or it lies on another device: the host computes the op
+    // at once, in a trace between two segments. Such an op has `direct` in place of `infer` and a
     // backend's kernel.
     std::vector<TensorRef> (*direct)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool is_data_dependent() const { return direct != nullptr; }
-    // Writes such an op in others: its results with as many rows as they can have, those that
-    // count in front, and how many these are, i32[]. Null: nobody knows how many there can be.
+    // Writes such an op in others: the results with as many rows as they can have, with the rows
+    // that count in front, and the number of these, i32[]. Null: nobody knows how many there can
+    // be.
     std::vector<TensorRef> (*bounded)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool commutative = false;
-    // Running it may fail, for it checks its operands' values (index out of range) before it
-    // writes.
+    // A run may fail, for it checks its operands' values (index out of range) before it writes.
     bool checks_values = false;
-    bool only_checks = false;  // it does no other work
-    // Where that is all it checks: the extent that values of an operand of places lie within.
+    bool only_checks = false;  // the op does no other work
+    // For an op whose only check is that an operand of places lies within an extent: that extent.
     int64_t (*extent_of_places)(const OpCall&, size_t operand) = nullptr;
     // NVIDIA's libraries may compute it as a whole: a GPU asks them before it takes a kernel of its
     // own.
     bool has_gpu_product = false;
-    // The same results written in simpler ops (element-wise ones and reductions), for code
-    // generation; empty where the op's own kernel is the better one. `inputs` are placeholders.
+    // Writes the same results in simpler ops (element-wise ones and reductions), for code
+    // generation; empty where the op's own kernel is better. `inputs` are placeholders.
     std::vector<TensorRef> (*expand)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
-    // The same as a loop over steps, of any number (runtime/ops/loop.h), for devices that have no
-    // kernel of their own for the op.
+    // Writes the op as a loop over any number of steps (runtime/ops/loop.h), for devices without a
+    // kernel of their own for it.
     Loop (*loop)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
-    // The attributes for operands of types `after`, of the ranks that they had; null: they hold no
-    // extents. UserError where they have no one meaning (runtime/ops/refit.h).
+    // The attributes for operands of types `after`, whose ranks are unchanged; null: they hold no
+    // extents. UserError where an attribute has more than one meaning (runtime/ops/refit.h).
     Attrs (*refit)(const OpCall& before, std::span<const Type> after, BatchChange batch) = nullptr;
 
     // What passes build on:
     Access access = Access::other;
     std::optional<Reduce> reduction = {};  // over reduced_axes()
-    // Every result is a sum of products of an element of operand 0 and one of operand 1. Null, or
-    // nothing: it is not.
+    // Describes the op if every result is a sum of products of an element of operand 0 and one of
+    // operand 1; else null, or returns nothing.
     std::optional<Contraction> (*contraction)(const OpCall&) = nullptr;
     std::vector<AtNumber> at_number = {};
-    OpRef inverse = nullptr;  // the op of its result is x, bit by bit
-    // In the reals; not where a float overflows, or for 0 / 0:
+    OpRef inverse = nullptr;  // inverse(op(x)) is x, bit by bit
+    // These two hold for real numbers, but not where a float overflows, or for 0 / 0:
     std::optional<double> of_equals = {};  // x op x is this number
-    OpRef real_inverse = nullptr;  // the op of its result is x
+    OpRef real_inverse = nullptr;  // real_inverse(op(x)) is x
     std::optional<EpilogueSpec> epilogue = {};
-    std::optional<EpilogueKind> as_epilogue = {};  // as a step of the product before it
-    bool follows_layout = false;  // all operands may lie channels-last, and do where one does: the
-                                  // op only moves elements
-    // Is its kernel so much faster on activations that lie channels-last that copying them pays?
-    // Null: there is no difference.
+    std::optional<EpilogueKind> as_epilogue = {};  // the step that it is after a product
+    bool follows_layout = false;  // the op only moves elements: all operands may lie channels-last,
+                                  // and all do if one does
+    // Is the kernel so much faster on channels-last activations that copying them pays? Null: there
+    // is no difference.
     bool (*prefers_channels_last)(const OpCall&, std::span<const Type> outputs) = nullptr;
 
     Cost (*cost)(const OpCall&,
@@ -251,7 +252,7 @@ struct OpDef {
 
     bool is_elementwise() const { return expr != nullptr || derived_expr != nullptr; }
     OperandKind kind_of(size_t operand) const;
-    std::optional<size_t> weights() const;  // which operand they are
+    std::optional<size_t> weights() const;  // which operand holds the weights
 
     // Set on ops that the registry derives ("tanh.grad0"); never written by hand.
     std::function<Expr(const ExprArgs&)> derived_expr = {};
@@ -264,7 +265,8 @@ const OpDef* find_op_or_null(std::string_view name);  // also derives "x.grad0" 
 std::vector<const OpDef*> all_ops();  // in order of registration, derived ones left out
 void register_all_ops();  // runtime/ops/all_ops.cpp; idempotent
 
-// Result types; checks counts and ranks, broadcasts element-wise inputs. Throws UserError.
+// Returns the result types; checks counts and ranks, and broadcasts element-wise inputs. Throws
+// UserError.
 std::vector<Type> infer(const OpCall& call);
 
 // The scalar program of one element-wise application: inputs 0..n-1 in compute type; returns the id
@@ -272,8 +274,8 @@ std::vector<Type> infer(const OpCall& call);
 int build_expr(const OpCall& call, DType output, ScalarProgram& program);
 
 // The derived op that computes the gradient of element-wise `op` for input k, with the positions in
-// (inputs..., y, dy) that it reads. Null when there is none. `operands` of just dy with an identity
-// program means: the gradient is dy itself.
+// (inputs..., y, dy) that it reads. Null when there is none. `is_identity`: the gradient is dy
+// itself.
 struct DerivedGrad {
     const OpDef* op = nullptr;
     std::vector<int> operands = {};
@@ -285,10 +287,10 @@ const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, co
 // The axes of operand 0 that a reduction runs over, bit by bit. Attribute 0 has them.
 uint32_t reduced_axes(const OpCall& call);
 
-// By bits: NaN equals itself, 0.0 and -0.0 differ.
+// Compares by bits: NaN equals itself, and 0.0 and -0.0 differ.
 bool same(const Attr& a, const Attr& b);
 bool same(const Attrs& a, const Attrs& b);
-// TypeError when the op does not take so many tensors.
+// TypeError when the op does not take `got` tensors.
 void check_input_count(const OpDef& op, size_t got);
 
 Cost cost_of(const OpCall& call, std::span<const Type> outputs);

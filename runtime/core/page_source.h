@@ -1,11 +1,11 @@
-// runtime/core/page_source.h -- PageSource: where an allocator has the memory of a device from.
+// runtime/core/page_source.h -- PageSource: where an allocator gets the memory of a device.
 #pragma once
 
 #include <cstddef>
 
 namespace megjit::runtime {
 
-// Tests replace it to play a system that refuses.
+// Tests replace it to simulate a system that refuses.
 class PageSource {
 public:
     virtual ~PageSource() = default;
@@ -13,7 +13,8 @@ public:
     virtual void unmap(void* p, size_t bytes) noexcept = 0;
     // May a part of what map() returned be unmapped on its own?
     virtual bool unmaps_parts() const { return false; }
-    // May the host touch the pages? If not, as on a GPU, no book is kept in a free block.
+    // May the host touch the pages? If not, as on a GPU, the allocator keeps no books inside free
+    // blocks.
     virtual bool is_host_memory() const { return true; }
 };
 

@@ -1,5 +1,5 @@
-// runtime/core/part_exchange.h -- PartExchange: who sends what to whom in a gather, a scatter and
-// what lies between. Plain addresses, of any memory.
+// runtime/core/part_exchange.h -- PartExchange: which member sends what to which in a gather, a
+// scatter and an all-to-all. The addresses are plain, of any memory.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace megjit::runtime {
 
-// Each member sends part k of x to member k and puts what it got from member k into part k of y;
-// what lies in parts of `stride` 0 is one for all. Others than the root may have nothing to send,
-// or to get.
+// Each member sends part k of x to member k and puts what it got from member k into part k of y.
+// With a stride of 0, one part serves all members. Members other than the root may have nothing to
+// send, or to receive.
 struct PartExchange {
-    size_t bytes = 0;  // of a part
+    size_t bytes = 0;  // size of one part
     size_t from_stride = 0, to_stride = 0;
     bool root_alone_sends = false, root_alone_receives = false;
 
@@ -35,7 +35,8 @@ struct PartExchange {
     void* to(void* y, int sender) const {
         return static_cast<std::byte*>(y) + static_cast<size_t>(sender) * to_stride;
     }
-    // To and from others; what a member keeps is copied from(x, rank) to(y, rank).
+    // sends() and receives() list the parts of other members; each member copies its own part
+    // from(x, rank) to(y, rank).
     std::vector<OutgoingBytes> sends(int rank, int size, const void* x) const {
         std::vector<OutgoingBytes> parts;
         for (int peer = 0; peer < size; ++peer)

@@ -21,9 +21,9 @@ public:
     // int32[4]: seed low, high, counter low, high; then the counter goes up.
     // Null device: the host.
     TensorRef key(Device* device = nullptr);
-    // The next `count` keys as int32[count, 4], for as many trips of a loop.
+    // Returns the next `count` keys as int32[count, 4], one for each trip of a loop.
     TensorRef keys(int64_t count, Device* device = nullptr);
-    // The last `count` keys were not used: they are the next ones again.
+    // Gives back the last `count` keys, which were not used: they come next again.
     void take_back(uint64_t count) { counter_ -= count; }
 
 private:
@@ -36,10 +36,10 @@ private:
 RandomState& default_random_state();  // of the process
 
 // The generator that made this key, or null: a program that runs without its Python body draws the
-// next key from it.
+// next key from that generator.
 RandomState* state_of(const Tensor& key);
 
-// The generator goes back to where it stood before it made this key: nothing has used it. Nothing
+// The generator returns to its state before it made this key, which nothing has used. Does nothing
 // for other tensors.
 void take_back_key(const Tensor& key);
 

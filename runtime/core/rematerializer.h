@@ -1,5 +1,6 @@
 // runtime/core/rematerializer.h -- eager values that are dropped when memory is short and computed
-// again when they are read: who made them, from what. An EvictionPolicy chooses which one goes.
+// again when they are read: which call made them, from what. An EvictionPolicy chooses which one
+// goes.
 //
 // A value is a Storage with memory from the allocator. The first recorded call that makes or reads
 // one gives it a Lineage, which then owns the memory. Values that no recorded call made
@@ -24,7 +25,7 @@ namespace megjit::runtime {
 class Lineage;
 struct LineageCall;
 
-// Restoring a value allocates, and so may evict others: a thread comes in again.
+// A lock that its thread may take again: restoring a value allocates, and so may evict others.
 class ReentrantMutex {
 public:
     ReentrantMutex(const char* name, Rank rank) : mutex_(name, rank) {}
@@ -51,11 +52,11 @@ public:
     struct Settings {
         bool is_on = false;
         size_t threshold = 0;  // bytes in use on a device; 0: no bound
-        size_t least_bytes = size_t{1} << 20;  // smaller values of a tensor are never evicted
-        bool samples = false;  // looks at about sqrt(n) of n candidates
+        size_t least_bytes = size_t{1} << 20;  // a tensor of fewer bytes is never evicted
+        bool samples = false;  // the policy looks at about sqrt(n) of n candidates
     };
     struct Stats {
-        uint64_t values = 0;  // with a lineage, now
+        uint64_t values = 0;  // values that have a lineage now
         uint64_t evictions = 0;
         uint64_t recomputations = 0;
         double recompute_seconds = 0;
@@ -66,8 +67,8 @@ public:
 
     void set_policy(std::unique_ptr<EvictionPolicy> policy) {
         policy_ = std::move(policy);
-    }  // before it is first on
-    // What was evicted while it was on comes back when read, also after it was turned off.
+    }  // to be called before it is first turned on
+    // Values that were evicted before it is turned off still come back when they are read.
     void configure(const Settings& settings);
     Stats stats();
 
@@ -78,7 +79,7 @@ public:
     void note_call(const OpCall& call, std::span<const Ref<Tensor>> inputs,
                    std::span<const Ref<Tensor>> outputs,
                    const std::shared_ptr<const Executable>& executable, double seconds);
-    // The tensor's data stay where they are from now on: somebody keeps the address.
+    // The tensor's data never move or go from now on: somebody keeps their address.
     void keep(const Tensor& tensor);
 
 private:
@@ -86,10 +87,10 @@ private:
     friend class Lineage;
     friend class Pins;
 
-    void* bring_back(Storage& storage);  // its data, which stay as long as nothing else is evicted
+    void* bring_back(Storage& storage);  // the data, which stay as long as nothing else is evicted
     bool is_needed_again(const Storage& storage);
-    void on_drop(Storage& storage);  // the last tensor let go of it
-    void on_unused(Lineage& lineage);  // and the last call
+    void on_drop(Storage& storage);  // called when the last tensor releases the storage
+    void on_unused(Lineage& lineage);  // called when the last call releases it
 
     Lineage& lineage_of(Storage& storage);
     Lineage& add_lineage(Storage& storage, double cost,
@@ -117,10 +118,10 @@ private:
     Settings settings_;
     Stats stats_;
     std::vector<Lineage*> by_id_;
-    std::map<uint64_t, Lineage*> orphans_;  // sources that no tensor holds, but calls read; by age
+    std::map<uint64_t, Lineage*> orphans_;  // sources that calls read and no tensor holds; by age
     uint64_t next_orphan_ = 1;
     size_t orphan_bytes_ = 0, orphan_limit_ = 0;
-    Lineage* unused_ = nullptr;  // a list of those that are about to be destroyed
+    Lineage* unused_ = nullptr;  // a linked list of lineages that are about to be destroyed
     bool is_destroying_ = false;
 };
 
@@ -140,10 +141,10 @@ public:
 
 private:
     friend class Rematerializer;
-    void add(std::span<const Ref<Tensor>> tensors);  // null ones are skipped
+    void add(std::span<const Ref<Tensor>> tensors);  // skips null ones
     void add(Lineage& lineage);
     void release();
-    std::vector<Lineage*> pinned_;  // a reference of each is ours
+    std::vector<Lineage*> pinned_;  // each is held by one of our references
 };
 
 }  // namespace megjit::runtime

@@ -30,7 +30,7 @@ constexpr bool is_real(ScalarType type) {
 constexpr bool is_integer(ScalarType type) {
     return type == ScalarType::i32 || type == ScalarType::i64;
 }
-constexpr int bits_in(ScalarType type) {  // 1 of b1
+constexpr int bits_in(ScalarType type) {  // b1 has 1
     return type == ScalarType::b1                               ? 1
            : type == ScalarType::f64 || type == ScalarType::i64 ? 64
                                                                 : 32;
@@ -86,7 +86,7 @@ struct ScalarInst {
 class ScalarProgram {
 public:
     ScalarProgram() = default;
-    // Exactly these instructions, nothing folded: for readers of the text form.
+    // Holds exactly these instructions, nothing folded: for readers of the text form.
     explicit ScalarProgram(std::vector<ScalarInst> insts) : insts_(std::move(insts)) {}
     int emit(ScalarInst inst);
     int input(int index, ScalarType type);
@@ -98,7 +98,7 @@ public:
     int inline_program(const ScalarProgram& other, int result, std::span<const int> args);
     // Keeps only what `results` need, and renumbers them.
     void keep_only(std::vector<int>& results);
-    // Is instruction `id` a max or a min, or a choice between the two values that its condition
+    // Is instruction `id` a max or a min, or a `select` between the two values that its condition
     // compares?
     bool is_extremum(int id) const;
     bool operator==(const ScalarProgram&) const = default;
@@ -199,6 +199,6 @@ inline Expr select(Expr c, double a, Expr b) { return select(c, promote_number(b
 // when the result does not depend on that input. Inputs keep their indices.
 Expr derivative(Expr result, int input_index, Expr seed);
 
-std::string to_string(const ScalarProgram& program);  // "%2: f32 = mul %0 %1" a line each
+std::string to_string(const ScalarProgram& program);  // "%2: f32 = mul %0 %1"; a line each
 
 }  // namespace megjit::runtime

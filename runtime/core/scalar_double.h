@@ -6,7 +6,7 @@
 
 namespace megjit::runtime {
 
-// exp to digamma; a function of one operand takes no notice of b.
+// Evaluates exp to digamma; a function of one operand ignores b.
 double transcendental_f64(ScalarOp op, double a, double b = 0);
 
 }  // namespace megjit::runtime

@@ -26,7 +26,7 @@ constexpr bool is_transcendental(ScalarOp op) {
     return op >= ScalarOp::exp && op <= ScalarOp::digamma;
 }
 
-// The expansion of one instruction: a is its first operand, b its second (binary ones only).
+// Expands one instruction: a is its first operand, b its second (binary ones only).
 template <class V>
 V expand(ScalarOp op, V a, V b) {
     switch (op) {

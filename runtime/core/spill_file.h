@@ -1,12 +1,12 @@
-// runtime/core/spill_file.h -- SpillFile: a file in a folder of the user's, where values lie that
-// memory has no room for. It has no name, so that nothing of it is left behind a killed process.
+// runtime/core/spill_file.h -- SpillFile: a file in a folder of the user's, which holds values that
+// memory has no room for. It has no name, so that a killed process leaves nothing behind.
 //
 // As a stream it runs on a thread of its own: download() writes to the file, upload() reads. An
-// "address" in the file is Extent::place(), a number behind which others are counted. What is read
-// is compared with what was written, by sums that stay in memory. Large values move in chunks that
-// two threads take in turn, so that the disk does not wait for sums and copies. Pages of the file
-// do not stay in memory: it is read and written past the system's cache where the file system
-// allows that, else they are dropped.
+// "address" in the file is Extent::place(), a number to which offsets may be added. What is read is
+// compared with what was written, by sums that stay in memory. Large values move in chunks that two
+// threads take in turn, so that the disk does not wait for sums and copies. Pages of the file do
+// not stay in memory: the file is read and written past the system's cache where the file system
+// allows it, else the pages are dropped.
 #pragma once
 
 #include <map>
@@ -22,10 +22,10 @@ namespace megjit::runtime {
 
 class SpillFile final : public ThreadStream, public std::enable_shared_from_this<SpillFile> {
 public:
-    // Values begin at multiples of this, as reads past the cache have to.
+    // Values begin at multiples of kAlign, as reads past the cache require.
     static constexpr size_t kAlign = 4096;
 
-    // The file of this process there; all who ask share it while one of them holds it. UserError
+    // This process's file in `folder`; all callers share it while one of them holds it. UserError
     // (os) where none can be made.
     static std::shared_ptr<SpillFile> in(const std::string& folder);
     ~SpillFile() override;
@@ -45,10 +45,10 @@ public:
         std::shared_ptr<SpillFile> file_;
         size_t offset_ = 0, bytes_ = 0;
     };
-    // Calls that use the file as a stream take turns: an error is that of the call on turn.
+    // Calls that use the file as a stream take turns: an error belongs to the call on turn.
     Turn turn{"a call that spills to the folder"};
 
-    // The disk's room for it is taken at once: a full disk is an error here, and not of a write.
+    // The disk's room is reserved at once: a full disk is an error here, and not in a write.
     std::shared_ptr<Extent> take(size_t bytes);
 
     void upload(void* to, const void* from, size_t bytes, bool stays) override;
@@ -56,7 +56,7 @@ public:
 
     // A child of fork() has the number of its parent's file, and must not write to it.
     bool is_inherited() const { return process_ != forks(); }
-    // How fast writes and reads are, as measured when a process asks for it first.
+    // How fast writes and reads are, as measured when this process first asks.
     double bytes_per_second();
 
 protected:
@@ -80,9 +80,9 @@ private:
     const uint64_t process_ = forks();
     int file_ = -1;
     bool is_direct_ = true;
-    mutable Mutex books_{"the places in a spill file"};  // of all below
+    mutable Mutex books_{"the places in a spill file"};  // guards everything below
     std::map<size_t, size_t> free_;  // bytes by offset
-    size_t end_ = kAlign;  // place 0 is no place
+    size_t end_ = kAlign;  // place 0 is reserved for "no place"
     std::unordered_map<size_t, uint64_t> sums_;  // by offset of a chunk
 };
 

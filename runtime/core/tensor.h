@@ -72,26 +72,26 @@ public:
     virtual void read(void* to) const = 0;  // the whole value
 };
 
-// A block of memory on one device. Blocks of up to kInlineBytes lie behind the header itself.
+// A block of memory on one device. Blocks of up to kInlineBytes follow the header itself.
 class Storage : public RefCounted {
 public:
     static constexpr size_t kInlineBytes = 192;
 
     static Ref<Storage> make(Device& device, size_t bytes);
-    // Memory owned by somebody else (NumPy, DLPack), who may write to it; `keep` is destroyed with
-    // the storage. `is_writable`: the owner wants its only holder to write over it.
+    // Memory that somebody else owns (NumPy, DLPack) and may write to; `keep` is destroyed with the
+    // storage. `is_writable`: the owner allows the only holder to write over it.
     static Ref<Storage> borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep,
                                bool is_writable = false);
 
-    // A value that lies elsewhere, and comes into memory when somebody asks for its address.
+    // A value that lies elsewhere, and is read into memory when somebody asks for its address.
     static Ref<Storage> elsewhere(Device& device, size_t bytes, std::shared_ptr<Backing> backing);
-    // From now on the value lies there, too. The caller alone holds the storage, whose memory goes
-    // back.
+    // From now on the value lies in `backing`, too. The caller is the only holder of the storage,
+    // whose memory is given back.
     void leave_to(std::shared_ptr<Backing> backing);
     Backing* backing() const {
         return owner_ == Owner::elsewhere ? static_cast<Backing*>(keep_.get()) : nullptr;
     }
-    // Gives the memory back of a value that lies elsewhere, if nobody else holds it.
+    // Gives back the memory of a value that lies elsewhere, if nobody else holds it.
     void leave();
 
     // Null only where a value was evicted and is not yet computed again: see rematerializer.h.
@@ -100,8 +100,9 @@ public:
         void* const data = data_.load(std::memory_order_acquire);
         return data ? data : bring_back();
     }
-    // May the holder of this reference overwrite the data? Not of memory that is borrowed to be
-    // read, nor of a value that others are computed from again, or that lies elsewhere, too.
+    // May the holder of this reference overwrite the data? Not if the memory is borrowed for
+    // reading, if other values are computed again from this one, or if the value lies elsewhere,
+    // too.
     bool unique() const {
         return RefCounted::unique() && owner_ != Owner::borrowed && owner_ != Owner::elsewhere &&
                (!lineage() || !is_needed_again());
@@ -111,10 +112,10 @@ public:
     bool is_owned() const {
         return owner_ != Owner::borrowed && owner_ != Owner::borrowed_to_write;
     }
-    // On the device's stream: when what was queued last to write the data has run.
+    // A ticket of the device's stream: past when the last queued write of the data has run.
     Ticket ready() const { return ready_.load(std::memory_order_acquire); }
     void set_ready(Ticket ticket) { ready_.store(ticket, std::memory_order_release); }
-    // An error for want of memory names what a large block holds. `where`: the user's line; the
+    // Lets out-of-memory errors name what a large block holds. `where`: the user's line; the
     // present one if empty.
     void list(std::string_view op, const Type& type, const std::string& where = {});
     bool is_worth_listing() const {
@@ -134,17 +135,17 @@ private:
     bool is_needed_again() const;
     enum class Owner : uint8_t { inline_, allocator, borrowed, borrowed_to_write, elsewhere };
     Owner owner_ = Owner::inline_;
-    bool is_listed_ = false;  // among the device's live blocks
+    bool is_listed_ = false;  // it is among the device's live blocks
     Device* device_ = nullptr;
     // Atomic: the rematerializer changes these three beside threads that read without pins.
     std::atomic<void*> data_ = nullptr;
     std::atomic<Ticket> ready_ = 0;
     std::atomic<Lineage*> lineage_ = nullptr;  // owns the memory, when there is one
     size_t bytes_ = 0;
-    std::shared_ptr<void> keep_;  // of what is elsewhere its Backing
+    std::shared_ptr<void> keep_;  // for a value that lies elsewhere its Backing
 };
 
-// Where a placeholder stands in the record of a running trace, in a graph that is edited, or in the
+// The place of a placeholder in the record of a running trace, in a graph that is edited, or in the
 // body of a loop that is recorded.
 struct TraceLink {
     static constexpr uint64_t kEdited = uint64_t{1} << 63, kBody = uint64_t{1} << 62;
@@ -162,22 +163,22 @@ public:
     const Type& type() const { return type_; }
     const Shape& shape() const { return type_.shape; }
     DType dtype() const { return type_.dtype; }
-    uint64_t id() const { return id_; }  // never reused: keys of the tape and of traces
+    uint64_t id() const { return id_; }  // never reused: tapes and traces use it as a key
 
-    Device& device() const { return *device_; }  // where its data are, or will be
-    // A key for what was computed from the data: equal only where these are. For borrowed memory
-    // it is another one each time.
+    Device& device() const { return *device_; }  // where the data are, or will be
+    // A key for values computed from the data: equal keys mean equal data.
+    // For borrowed memory each call returns another one.
     uint64_t data_id() const { return storage_ && !storage_->is_owned() ? next_id() : id_; }
     bool has_data() const { return static_cast<bool>(storage_); }
     const Ref<Storage>& storage() const { return storage_; }
     void* data() const { return storage_ ? storage_->data() : nullptr; }  // on its device
-    template <class T>  // of a value on the host
+    template <class T>  // the tensor lies on the host
     T* as() const {
         return static_cast<T*>(data());
     }
 
-    TraceLink trace;  // written by the running trace, or the edited graph, only
-    bool is_constant = false;  // a Python number or array used as an operand: a trace bakes it in
+    TraceLink trace;  // only the running trace, or the edited graph, writes it
+    bool is_constant = false;  // a Python number or array: a trace treats it as a constant
     // A placeholder receives its data once, when its program has run.
     void materialize(Ref<Storage> storage) { storage_ = std::move(storage); }
 
@@ -197,13 +198,13 @@ using TensorRef = Ref<Tensor>;
 
 TensorRef make_tensor(const Type& type, Ref<Storage> storage);  // on the storage's device
 TensorRef make_placeholder(const Type& type, Device& device);
-TensorRef empty_tensor(Device& device, const Type& type);  // uninitialised memory
+TensorRef empty_tensor(Device& device, const Type& type);  // its memory is uninitialised
 // A copy of `type.bytes()` bytes of the host.
 TensorRef tensor_from_host(Device& device, const Type& type, const void* data);
-TensorRef scalar_tensor(double value, DType dtype);  // 0-d, on the host; small cache of recent ones
-double item_as_double(const Tensor& tensor, int64_t index = 0);  // of the host; any dtype but c64
-int64_t item_as_integer(const Tensor& tensor, int64_t index = 0);  // exactly, of integers
-// Is it what item_as_double says? An int64 has digits that a double has not.
+TensorRef scalar_tensor(double value, DType dtype);  // 0-d, on the host; recent ones are cached
+double item_as_double(const Tensor& tensor, int64_t index = 0);  // on the host; not c64
+int64_t item_as_integer(const Tensor& tensor, int64_t index = 0);  // exact, for integers
+// Does item_as_double give the exact value? An int64 can have digits that a double has not.
 bool is_exact_as_double(const Tensor& tensor, int64_t index = 0);
 
 }  // namespace megjit::runtime

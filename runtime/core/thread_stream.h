@@ -36,8 +36,8 @@ public:
     double seconds_between(Ticket begin, Ticket end) const override;
 
 protected:
-    virtual void begin_thread() {}  // the first call on the thread
-    bool is_stopped() const { return is_stopped_; }  // work that runs must end
+    virtual void begin_thread() {}  // runs first on the thread
+    bool is_stopped() const { return is_stopped_; }  // true: running work must end
 
 private:
     using Time = std::chrono::steady_clock::time_point;
@@ -51,14 +51,14 @@ private:
     void run(Worker& worker);
     void stop_all();
 
-    mutable Mutex mutex_;  // of all below
+    mutable Mutex mutex_;  // guards everything below
     std::deque<std::function<void()>> jobs_;
     Ticket queued_ = 0, ended_ = 0;
-    std::exception_ptr error_;  // not told yet: until then nothing runs
+    std::exception_ptr error_;  // not thrown yet: until it is, nothing runs
     Ticket failed_ = 0;
     std::map<Ticket, Time> times_;
     std::atomic<bool> is_stopped_ = false;
-    bool is_closed_ = false;  // the thread ends
+    bool is_closed_ = false;  // tells the thread to end
     PerProcess<Worker> worker_;
 };
 

@@ -43,19 +43,19 @@ private:
 };
 
 // Order in which the elements of a tensor lie in memory. Programs see the logical shape only.
-// `channels_last` (N, spatial..., C) is used between convolutions. From `first_packed` on: orders
-// that a backend has given with add_packed_layout, for its own kernels (weights in blocks, perhaps
-// padded).
+// `channels_last` (N, spatial..., C) is used between convolutions. Layouts from `first_packed` on
+// are orders that a backend added with add_packed_layout for its own kernels (weights in blocks,
+// perhaps padded).
 enum class Layout : uint16_t { row_major, channels_last, first_packed };
 inline bool is_packed(Layout layout) { return layout >= Layout::first_packed; }
 
-// A new layout for tensors of so many bytes; row_major when there are too many. Layouts are never
-// removed. `lasting_name` describes it in words that mean the same in every process; "" if there
-// are none.
+// Adds a layout for tensors that take `bytes` bytes; row_major when there are too many layouts.
+// Layouts are never removed. `lasting_name` describes it in words that mean the same in every
+// process; "" if there are none.
 Layout add_packed_layout(size_t bytes, std::string lasting_name = {});
 
 std::string to_string(Layout layout);  // "row_major", "channels_last", "packed7"
-std::string lasting_name(Layout layout);  // of a packed one as it was added, else as above
+std::string lasting_name(Layout layout);  // to_string() if it is not packed
 std::optional<Layout> layout_from_name(std::string_view name);  // nothing for an unknown one
 
 struct Type {
@@ -76,7 +76,7 @@ std::string to_string(std::span<const Type> types);  // "f32[8, 64], i32[8]"
 // NumPy's rule: trailing axes must be equal or 1. nullopt when the shapes do not go together.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);
 
-// Maps a negative axis; UserError that names the op and the valid range.
+// Maps a negative axis to a positive one; UserError that names the op and the valid range.
 int normalize_axis(int64_t axis, int rank, std::string_view op);
 
 size_t hash_value(const Type& type, size_t seed);

@@ -16,15 +16,15 @@ namespace megjit::runtime {
 // Backward of something that is not an op (autodiff.Function): out-gradients to in-gradients.
 using CustomBackward = std::function<Tensors(std::span<const TensorRef> out_grads)>;
 
-// Differentiates an op through what it expands into, to any order.
+// Differentiates an op through its expansion, to any order.
 Grads gradients_of_expansion(const GradCall& g);
 
 class Tape {
 public:
-    // Differentiate with respect to this tensor, as it is now.
+    // Gradients may be asked for this tensor, as it is now.
     void watch(const TensorRef& tensor);
     bool watches(const Tensor& tensor) const { return watched_.contains(tensor.id()); }
-    bool tracks(const Tensor& tensor) const;  // watched, or computed from what is
+    bool tracks(const Tensor& tensor) const;  // is it watched, or computed from a watched tensor?
 
     // Called by dispatch for every application while this tape is open.
     void record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
@@ -33,15 +33,15 @@ public:
                        CustomBackward backward);
 
     // Gradients of the watched `wanted` (null: y does not depend on it); the history is freed.
-    // While it runs, only the tapes outside of this one stay open. `groups`, by position in
-    // `wanted`: over which processes a gradient is added up ("": over none; may end early).
+    // While this runs, only the tapes outside of this one stay open. `groups`, by position in
+    // `wanted`: the processes over which a gradient is added up ("": none; the list may be
+    // shorter).
     Tensors backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys,
                      std::span<const TensorRef> wanted, std::span<const std::string> groups = {});
     void clear();
-    // A closed tape records nothing, also where a list of open tapes that was set aside still names
-    // it.
+    // A closed tape records nothing, even where a saved list of open tapes still names it.
     bool is_closed = false;
-    // Tapes that were opened together do not see each other's backward.
+    // Tapes that were opened together do not record each other's backward.
     uint64_t group = 0;
 
 private:

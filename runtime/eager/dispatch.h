@@ -15,7 +15,7 @@ namespace megjit::runtime {
 
 using Tensors = std::vector<TensorRef>;
 
-// What an op gives. Most give one tensor, for which no memory is asked.
+// The results of an op. Most ops give one tensor, and then no memory is allocated.
 class Results {
 public:
     Results() = default;
@@ -42,19 +42,19 @@ private:
     std::unique_ptr<Tensors> many_;
 };
 
-// A running trace, seen from below. jit/ implements it.
+// A running trace, as dispatch sees it. jit/ implements it.
 class Tracer {
 public:
     virtual ~Tracer() = default;
-    // What on_op gives, where it is plain that these operands need no preparation: they are those
-    // of a recorded call. Empty elsewhere.
+    // Returns what on_op would, where the operands plainly need no preparation because they are
+    // those of a recorded call. Empty elsewhere.
     virtual Results follow(const OpDef&, const Attrs&, std::span<const TensorRef>) { return {}; }
     // Returns placeholders (or, in a value trace, computed tensors that are linked to the record).
     virtual Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                           Device& device) = 0;
-    // A placeholder's data are wanted on the host. Runs what is needed, or throws.
+    // The host wants a placeholder's data. Runs what is needed, or throws.
     virtual void on_read(Tensor& tensor) = 0;
-    // Would on_read give the data of a placeholder? Texts show something else where it would not.
+    // Would on_read give the placeholder's data? Texts show something else where it would not.
     virtual bool can_read(const Tensor& tensor) const = 0;
 };
 
@@ -63,8 +63,8 @@ void add_edited_graph(uint64_t session, Tracer& graph);
 void remove_edited_graph(uint64_t session);
 
 class Tape;
-// A tape that is open, or is only set aside: it must not go while a list holds it. A plain pointer
-// is borrowed.
+// A tape that is open, or is only set aside: it must live while a list holds it. A plain pointer is
+// borrowed.
 struct TapeRef : std::shared_ptr<Tape> {
     TapeRef(std::shared_ptr<Tape> owned) : std::shared_ptr<Tape>(std::move(owned)) {}
     TapeRef(Tape* borrowed) : std::shared_ptr<Tape>(std::shared_ptr<Tape>(), borrowed) {}
@@ -89,35 +89,37 @@ private:
 };
 
 // Where an op computes: on the device of its operands. Constants that lie on the host join any; an
-// op of nothing else computes on `wanted` (null: where an AtPlace says, else on the host).
-// UserError when operands lie on two devices.
+// op with no other operand computes on `wanted` (null: at the AtPlace, if there is one, else on the
+// host). UserError when operands lie on two devices.
 Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wanted = nullptr);
 
-// The dtype in which an op that promotes its operands takes them all. UserError (type) for operands
-// that it does not take.
+// The dtype to which an op that promotes its operands converts them all. UserError (type) for
+// operands that the op does not take.
 DType promoted_dtype(const OpDef& op, std::span<const DType> operands);
 
-// `inputs` are promoted as the op asks, and copied where they lie in an order of memory that it
-// does not know. `wanted`: see device_of. Throws UserError.
+// `inputs` are promoted as the op asks, and copied where the op does not know the order in which
+// they lie in memory. `wanted`: see device_of. Throws UserError.
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
               Device* wanted = nullptr);
 
-// Computes now, unseen by tapes and traces. Inputs must have data; they are copied as by apply().
+// Computes at once, unseen by tapes and traces. Inputs must have data; they are copied as by
+// apply().
 Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                 Device* wanted = nullptr);
 
-// The tensor with its elements in row-major order; itself where they lie so. Unseen by tapes and
-// traces.
+// The tensor with its elements in row-major order; the tensor itself where they lie so. Unseen by
+// tapes and traces.
 TensorRef row_major(const TensorRef& tensor);
 
-// Asks the running trace for the data of a placeholder. UserError if there are none to be had.
+// Asks the running trace for the data of a placeholder. UserError if the trace has none to give.
 void require_data(Tensor& tensor);
-// Would require_data do?
+// Would require_data succeed?
 bool is_readable(const Tensor& tensor);
 
-// A copy on that device, or the value itself where it lies there. Unseen by tapes and traces.
+// A copy on that device, or the tensor itself where it lies there. Unseen by tapes and traces.
 TensorRef copied_to(const TensorRef& tensor, Device& device);
-// A tensor whose elements the device can read: the value itself also where it is another CPU's.
+// A tensor whose elements the device can read: the tensor itself, too, where it lies on another
+// CPU.
 TensorRef readable_on(Device& device, const TensorRef& tensor);
 
 }  // namespace megjit::runtime

@@ -1,9 +1,9 @@
 // runtime/eager/gradient_sums.h -- GradientSums: what a backward pass does with gradients that are
-// to be added up over the processes of a group: in buckets, each while the rest of backward goes
-// on.
+// to be added up over the processes of a group: it exchanges them in buckets, each while the rest
+// of backward goes on.
 //
-// Which gradient comes with which follows from the types of what is differentiated and from the
-// order in which the tape is through with it, and from nothing else. All processes run one program:
+// Which gradients share a bucket follows from the types of what is differentiated and from the
+// order in which the tape completes them, and from nothing else. All processes run one program:
 // they make the same buckets, whether they run the pass, record it or replay it.
 #pragma once
 
@@ -20,16 +20,16 @@ namespace megjit::runtime {
 struct WantedSum {
     Type type = {};
     Device* device = nullptr;
-    std::string group = {};  // by its key; "": the gradient stays as it is
-    size_t left = 0;  // how many entries the tape has not run when the gradient is complete
+    std::string group = {};  // the group's key; "": the gradient stays as it is
+    size_t left = 0;  // entries that the tape has not run yet when the gradient is complete
 };
 
-// Positions in the list of what is wanted, and when the last of them is complete.
+// Positions in the list of wanted gradients, and `left` of the one that completes last.
 struct GradientBucket {
     std::vector<size_t> members = {};
     size_t left = 0;
 };
-// In the order in which they travel.
+// Buckets in the order in which they travel.
 std::vector<GradientBucket> gradient_buckets(std::span<const WantedSum> wanted, BucketSizes sizes);
 
 class GradientSums {
@@ -38,11 +38,11 @@ public:
     ~GradientSums();
     GradientSums(const GradientSums&) = delete;
 
-    // The gradient at this position, or null where there is none. It is asked for once.
+    // Takes the gradient at this position, or null where there is none. Called once for each.
     using Take = std::function<TensorRef(size_t)>;
-    // The tape has so many entries left: begins the buckets that are complete.
+    // The tape has `left` entries left: begins the buckets that are complete.
     void begin(size_t left, const Take& take);
-    // All are begun: waits for them, and puts the sums in their places.
+    // All buckets are begun: waits for them, and puts the sums in their places.
     void finish(Tensors& gradients);
 
 private:
@@ -55,7 +55,7 @@ private:
         std::vector<WaitingGradient> parts = {};
         Device* device = nullptr;
         std::shared_ptr<BesideWork> work = {};
-        Tensors results = {};  // the sums side by side, and what orders exchanges
+        Tensors results = {};  // the sums side by side, and the operand that orders exchanges
     };
     void exchange(std::vector<WaitingGradient> parts);
     static void put(Exchange& exchange, Tensors& gradients);

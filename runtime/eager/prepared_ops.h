@@ -1,6 +1,6 @@
-// runtime/eager/prepared_ops.h -- PreparedOps: what is ready to run, for eager calls, programs and
-// plans alike. An op is made ready once for its attributes, types and device, however many layers,
-// shapes or threads call it.
+// runtime/eager/prepared_ops.h -- PreparedOps: ops that are ready to run, for eager calls, programs
+// and plans alike. An op is prepared once for its attributes, types and device, however many
+// layers, shapes or threads call it.
 #pragma once
 
 #include <array>
@@ -20,35 +20,35 @@ struct PreparedOp {
     size_t hash = 0;
     const OpDef* op = nullptr;
     Device* device = nullptr;
-    // The executable was made for so many threads: oneDNN's run with other numbers of threads, too,
+    // The number of threads that the executable was made for: oneDNN's also run with other numbers,
     // but in as many parts.
     int threads = 0;
     ProductRules rules = {};
     Attrs attrs = {};
     std::vector<Type> inputs = {}, outputs = {};
-    std::shared_ptr<const Executable> executable = {};  // null for views
-    bool takes_a_while = false;  // for the thread that calls
+    std::shared_ptr<const Executable> executable = {};  // views have none
+    bool takes_a_while = false;  // a run keeps the calling thread busy for a while
     bool is_ordered = false;  // other processes are told the user's line
 };
 using PreparedRef = std::shared_ptr<const PreparedOp>;
 
-// Every call is safe from any thread. What an op's preparation throws is not remembered.
+// Every call is safe from any thread. Errors of an op's preparation are not remembered.
 class PreparedOps {
 public:
     static PreparedOps& instance();
 
-    // By the types of tensors, in an eager call.
+    // Looks an op up by the types of its tensors, in an eager call.
     PreparedRef get(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                     Device& device);
     PreparedRef get(const OpCall& call, Device& device);
-    // Prepares a graph's op, whose results may lie in another order than infer() says.
+    // Prepares a graph's op, whose results may have another layout than infer() says.
     std::shared_ptr<const Executable> executable(const OpCall& call, std::span<const Type> outputs,
                                                  Device& device);
 
-    uint64_t made() const;  // so far
+    uint64_t made() const;  // number of ops made so far
 
 private:
-    // Hashes of one residue share eight entries: the one whose use is longest ago goes.
+    // Hashes of one residue share eight entries: a new one replaces the least recently used.
     static constexpr size_t kSets = 1024, kWays = 8;
     struct CachedOp {
         uint64_t used = 0;

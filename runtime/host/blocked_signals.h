@@ -8,7 +8,8 @@
 
 namespace megjit::runtime {
 
-// Faults of the thread's own code still come: a handler that reports a crash must see them.
+// Faults of the thread's own code are still delivered: a handler that reports a crash must see
+// them.
 class BlockedSignals {
 public:
     BlockedSignals() {

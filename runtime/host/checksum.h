@@ -1,4 +1,5 @@
-// runtime/host/checksum.h -- sums of bytes that find accidents; they keep nobody out.
+// runtime/host/checksum.h -- sums of bytes that detect accidents; they are no protection against
+// attackers.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +7,10 @@
 
 namespace megjit::runtime {
 
-// Sums pieces that threads share, in lanes that do not wait for one another.
+// Sums pieces that threads share, in independent lanes.
 uint64_t checksum(std::string_view bytes);
 
-// Sums eight bytes after the other: of graph files of schemas 1 and 2.
+// Sums words of eight bytes, one after the other: for graph files of schemas 1 and 2.
 uint64_t checksum_of_words(std::string_view bytes);
 
 }  // namespace megjit::runtime

@@ -25,7 +25,7 @@ struct Debug {
     double compile_budget = 60;  // MEGJIT_COMPILE_BUDGET, seconds
     std::string tune;  // MEGJIT_TUNE
     std::string cache_dir;  // MEGJIT_CACHE_DIR
-    std::optional<std::string> given_cache_dir;  // by set_switch(); may be empty: no cache
+    std::optional<std::string> given_cache_dir;  // set by set_switch(); may be empty: no cache
     std::string plugin_dir;  // MEGJIT_PLUGIN_DIR
     std::string nvrtc;  // MEGJIT_NVRTC
     std::string cudnn;  // MEGJIT_CUDNN
@@ -53,7 +53,7 @@ struct Debug {
 
 const Debug& debug();
 void reload_debug();
-// From here on this value stands for the environment's: what a program without a shell says.
+// From now on this value replaces the environment's: for programs that set no variables.
 void set_switch(const std::string& name, const std::string& value);
 
 }  // namespace megjit::runtime

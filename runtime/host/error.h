@@ -1,6 +1,6 @@
 // runtime/host/error.h -- the three kinds of error, and the one form that every message has.
-// UserError: their program. DeviceError: driver or memory. InternalError: our bug.
-// bindings/ maps `kind` to the Python class that users expect.
+// UserError: a mistake in the user's program. DeviceError: a failure of a driver or of memory.
+// InternalError: a bug of ours. bindings/ maps `kind` to the Python class that users expect.
 #pragma once
 
 #include <charconv>
@@ -54,8 +54,8 @@ enum class ErrorKind : uint8_t {
 
 struct Message {
     std::string what;  // "matmul: cannot multiply f32[8, 64] by f32[32, 10]"
-    std::string why = {};  // what rule is broken, with the values
-    std::string fix = {};  // the way out
+    std::string why = {};  // which rule is broken, with the values
+    std::string fix = {};  // how to fix it
     std::string at = {};  // "train.py:41 in forward"; filled in by bindings/ when empty
     std::string text() const;  // at most four lines
 };

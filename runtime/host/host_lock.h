@@ -9,14 +9,14 @@ struct HostLock {
     void* (*release)();
     void (*take_back)(void* released);
 };
-void set_host_lock(const HostLock& lock);  // once, before any other thread runs
+void set_host_lock(const HostLock& lock);  // called once, before any other thread runs
 
-// The lock is given up while one lives, where the thread holds it. Its holder has none of our
-// locks: the thread that has the host's may be waiting for one.
+// The thread gives up the host's lock while one lives, if it holds it. It must hold none of our
+// locks: the thread that has the host's lock may be waiting for one.
 class WithoutHostLock {
 public:
     explicit WithoutHostLock(bool gives_up = true);
-    ~WithoutHostLock() noexcept(false);  // a thread may end there, with its process
+    ~WithoutHostLock() noexcept(false);  // a thread may end in it, together with its process
     WithoutHostLock(const WithoutHostLock&) = delete;
 
 private:

@@ -4,10 +4,10 @@
 
 namespace megjit::runtime {
 
-// `check` throws when somebody wants the calling thread to stop. May be called from any thread that
-// holds no lock.
+// `check` throws when somebody wants the calling thread to stop. Any thread that holds no lock may
+// call it.
 void set_interrupt_check(void (*check)());
-void set_own_interrupt_check(void (*check)());  // in the calling thread instead
+void set_own_interrupt_check(void (*check)());  // for the calling thread alone
 void check_interrupt();  // does nothing when none was set
 
 }  // namespace megjit::runtime

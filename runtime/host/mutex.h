@@ -5,8 +5,8 @@
 // Each has a rank, and ranks are taken in ascending order, so that no two threads can wait for each
 // other. MEGJIT_CHECK=1 verifies both rules.
 //
-// fork() takes all of them: a child has only the thread that forked, and what another thread held
-// would stay taken there for ever, around half-written data.
+// fork() takes all of them: a child has only the thread that forked, and a mutex that another
+// thread held would stay locked there for ever, with half-written data behind it.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@
 
 namespace megjit::runtime {
 
-int register_mutexes_at_fork();  // called first where another handler must run before theirs
+int register_mutexes_at_fork();  // to be called first by other users of fork handlers
 
 enum class Rank : uint8_t {
     compiling,  // one kernel is compiled at a time
     evictions,  // values are dropped and computed again
-    table,  // most: something is looked up or noted
-    inner,  // asked for under a table's: libraries that are opened, packed layouts, warnings
-    memory,  // blocks and their books: whatever is let go of under a lock ends here
+    table,  // most mutexes: something is looked up or noted
+    inner,  // taken while a `table` is held: opened libraries, packed layouts, warnings
+    memory,  // blocks and their books: whatever is released under another lock ends here
 };
 
 class Mutex {
@@ -55,15 +55,15 @@ public:
     }
 
     static void check(bool wanted) { checks_ = wanted; }  // MEGJIT_CHECK
-    // Where they are checked an InternalError if this thread holds one: it is about to wait for
-    // `what`, "the host's lock".
+    // If mutexes are checked, throws an InternalError when this thread holds one while it is about
+    // to wait for `what`, "the host's lock".
     static void refuse_wait(const char* what) {
         if (checks_.load(std::memory_order_relaxed)) [[unlikely]]
             verify_wait(what);
     }
 
 private:
-    class All;  // fork() takes and releases without notes
+    class All;  // takes and releases all mutexes for fork(), without notes
     friend int register_mutexes_at_fork();
     static constexpr int kFree = 0, kTaken = 1, kAwaited = 2;
 
@@ -86,12 +86,12 @@ private:
     static inline std::atomic<bool> checks_ = false;
 
     std::atomic<int> state_{kFree};
-    bool is_noted_ = false;  // among those that its thread holds
+    bool is_noted_ = false;  // it is in the list of those that its thread holds
     const Rank rank_;
     const char* const name_;
-    Mutex* outer_ = nullptr;  // noted before it
+    Mutex* outer_ = nullptr;  // the one that its thread noted before it
 };
 
-uint64_t forks();  // between the process that loaded megjit and this one
+uint64_t forks();  // how many forks lie between the process that loaded megjit and this one
 
 }  // namespace megjit::runtime

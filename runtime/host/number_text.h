@@ -10,9 +10,9 @@ namespace megjit::runtime {
 
 // What "%.*g" gives in the C locale: 0.1, 1e+20, inf.
 std::string number_text(double value, int digits);
-// What "%.*f" gives there.
+// What "%.*f" gives in the C locale.
 std::string decimals_text(double value, int decimals);
-// The number that the whole text is.
+// The number that the whole text spells, or nothing.
 std::optional<double> number_in(std::string_view text);
 
 }  // namespace megjit::runtime

@@ -1,5 +1,6 @@
 // runtime/host/nvidia_libraries.h -- NVIDIA's libraries, opened at run time: where each may lie,
-// which one was found, its version, or why there is none. Nothing of ours is linked with them.
+// which one was found, its version, or why there is none. None of our libraries is linked with
+// them.
 #pragma once
 
 #include <filesystem>
@@ -17,14 +18,14 @@ inline constexpr NvidiaLibrary kNvidiaLibraries[] = {NvidiaLibrary::driver, Nvid
 std::string_view name_of(NvidiaLibrary library);  // "cuDNN"
 
 struct FoundLibrary {
-    void* handle = nullptr;  // null where there is none; never closed
+    void* handle = nullptr;  // null where no library was found; never closed
     std::string path = {};
-    int version = 0;  // as the library counts: 13000 is CUDA 13.0, 92700 is cuDNN 9.27.0
+    int version = 0;  // in the library's own form: 13000 is CUDA 13.0, 92700 is cuDNN 9.27.0
     std::string version_text = {};  // "9.27.0"
-    std::string why_not = {};  // one line, where there is none
+    std::string why_not = {};  // one line, where no library was found
     explicit operator bool() const { return handle != nullptr; }
 
-    // A function of it; DeviceError where it lacks one.
+    // A function of the library; DeviceError where the library lacks it.
     template <class Fn>
     void function(const char* symbol, Fn& fn) const {
         fn = reinterpret_cast<Fn>(address_of(symbol));
@@ -34,19 +35,20 @@ private:
     void* address_of(const char* symbol) const;
 };
 
-// The library's own variable (runtime/host/debug.h) alone, where that is set. Else what the loader
-// finds, the wheels beside our package, and the toolkits under /usr/local; newest first. Emulated
-// GPUs have a driver, a cuDNN and a cuBLASLt of their own, which are installed with us.
+// The path in the library's own variable (runtime/host/debug.h) alone, where that is set. Else what
+// the loader finds, the wheels beside our package, and the toolkits under /usr/local; newest first.
+// Emulated GPUs have a driver, a cuDNN and a cuBLASLt of their own, which are installed with us.
 std::vector<std::filesystem::path> candidates_of(NvidiaLibrary library);
 
 // The first candidate that opens, is new enough, and of no later major version of CUDA than the
 // driver, if there is one.
 FoundLibrary open_library(NvidiaLibrary library, std::span<const std::filesystem::path> candidates);
 
-// Returns this process's library, which the first call opens, as its variable says then.
+// Returns this process's library. The first call opens it, where its variable says at that time.
 const FoundLibrary& find_library(NvidiaLibrary library);
 
-// What was made of the library, once for this process. Null, with the reason, where there is none.
+// An object made from the library, once for this process. Null, with the reason, where there is
+// none.
 template <class Made>
 const Made* made_of(NvidiaLibrary library, std::string* why_not) {
     const FoundLibrary& found = find_library(library);

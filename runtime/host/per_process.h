@@ -1,6 +1,6 @@
 // runtime/host/per_process.h -- PerProcess: what a child of fork() must not touch again, such as a
-// thread, which is not there, or a condition, which remembers waiters that are not. The child
-// forgets its parent's at the first use and makes a fresh one.
+// thread, which the child lacks, or a condition variable, which remembers waiters that the child
+// lacks. The child drops its parent's object unused at the first use and makes a fresh one.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace megjit::runtime {
 
-// Used with its owner's lock held.
+// Its owner's lock must be held at every use.
 template <class T>
 class PerProcess {
 public:

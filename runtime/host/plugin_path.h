@@ -1,12 +1,12 @@
-// runtime/host/plugin_path.h -- where the libraries lie that are installed with us and opened at
-// run time.
+// runtime/host/plugin_path.h -- where to find the libraries that are installed with us and opened
+// at run time.
 #pragma once
 
 #include <filesystem>
 
 namespace megjit::runtime {
 
-std::filesystem::path package_folder();  // of the library that holds this code; empty if unknown
+std::filesystem::path package_folder();  // where our library lies; empty if unknown
 std::filesystem::path plugin_folder();  // MEGJIT_PLUGIN_DIR when that is set, else package_folder()
 
 }  // namespace megjit::runtime

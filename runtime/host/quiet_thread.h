@@ -1,4 +1,4 @@
-// runtime/host/quiet_thread.h -- how threads of ours begin: no signal reaches them, for signals
+// runtime/host/quiet_thread.h -- how our own threads begin: no signal reaches them, for signals
 // belong to the threads of the program.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace megjit::runtime {
 
-// std::system_error where the system refuses one.
+// Starts such a thread. std::system_error where the system refuses one.
 template <class Body>
 std::thread quiet_thread(Body&& body) {
     const BlockedSignals inherited;

@@ -7,7 +7,7 @@
 
 namespace megjit::runtime {
 
-// "44.2 KiB". Where another size stands beside it, with as many decimals as tell the two apart.
+// "44.2 KiB". With another size `beside` it, as many decimals as tell the two apart.
 std::string size_text(size_t bytes, std::optional<size_t> beside = {});
 
 // "45240 bytes (44.2 KiB)", or "800 bytes".

@@ -1,7 +1,8 @@
-// runtime/host/turn.h -- Turn: one thread at a time, where the thread whose turn it is may wait for
-// the host's lock, for a peer or for a device: a run of a program, an exchange with other
-// processes. Unlike a mutex it is never waited for with the host's lock held, Ctrl-C ends the wait,
-// and fork() does not wait for it: a child where it was taken by another thread is told so.
+// runtime/host/turn.h -- Turn: it admits one thread at a time, and the thread whose turn it is may
+// wait for the host's lock, for a peer or for a device, as a run of a program or an exchange with
+// other processes does. Unlike a mutex, no thread waits for it while it holds the host's lock,
+// Ctrl-C ends the wait, and fork() does not wait for it: in a child, a turn that another thread had
+// taken is refused with an error.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@ namespace megjit::runtime {
 
 class Turn {
 public:
-    // `what` is under way while it is taken, for errors: "a run of a traced function".
+    // `what` goes on while the turn is taken, for errors: "a run of a traced function".
     explicit Turn(const char* what) : what_(what) {}
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -35,8 +36,8 @@ public:
         Turn* turn_;
     };
 
-    // Waits until nobody else is on turn. UserError where this very thread is, or a thread that
-    // fork() left behind.
+    // Waits until nobody else is on turn. UserError where this very thread is on turn, or a thread
+    // that fork() left behind.
     [[nodiscard]] Held take();
     [[nodiscard]] std::optional<Held> try_take();
 
@@ -45,9 +46,9 @@ private:
     void refuse_own_and_abandoned() const;
 
     const char* const what_;
-    std::atomic<uint64_t> owner_{0};  // thread and process that are on turn; 0: nobody
-    std::atomic<int> waiting_{0};  // threads, those that fork() left behind included
-    Mutex mutex_{"a turn"};  // of what follows, for a moment
+    std::atomic<uint64_t> owner_{0};  // thread and process on turn; 0: nobody
+    std::atomic<int> waiting_{0};  // threads that wait, even if fork() left them behind
+    Mutex mutex_{"a turn"};  // guards the members below, for a moment
     PerProcess<std::condition_variable_any> ended_;
 };
 

@@ -1,4 +1,4 @@
-// runtime/host/unknown_name.h -- what messages say about a name that nothing has.
+// runtime/host/unknown_name.h -- what messages say about an unknown name.
 #pragma once
 
 #include <span>
@@ -11,10 +11,10 @@ namespace megjit::runtime {
 // empty if even that differs in more than a third of its letters.
 std::string_view closest(std::string_view word, std::span<const std::string_view> names);
 
-// How the names of ops begin in the registry that users' libraries bring.
+// Prefix of the ops in the registry of users' libraries.
 inline constexpr std::string_view kCustomPrefix = "custom.";
 
-// The way out for an op that is not registered; empty if there is none.
+// What to do about an op that is not registered; empty if there is nothing.
 std::string how_to_get_op(std::string_view name);
 
 }  // namespace megjit::runtime

@@ -1,16 +1,15 @@
-// runtime/host/user_line.h -- which line of the user's program runs just now, without knowing
-// Python.
+// runtime/host/user_line.h -- which line of the user's program is running, without knowing Python.
 #pragma once
 
 #include <string>
 
 namespace megjit::runtime {
 
-// `find` tells the line of the calling thread, or "" when it cannot be known. Takes about a
+// `find` returns the line of the calling thread, or "" when it cannot be known. It takes about a
 // microsecond.
 void set_user_line(std::string (*find)());
 std::string user_line();
-const std::string* recorded_user_line();  // of the AtUserLine that lives; null: none does
+const std::string* recorded_user_line();  // the line of the AtUserLine that lives, or null
 
 // While one lives, user_line() of this thread is `where`: a recorded op is computed later than its
 // line ran.

@@ -13,20 +13,20 @@ struct AttentionProblem {
     static constexpr int kMostMasks = 3;
 
     int64_t batch = 0, heads = 0, queries = 0, keys = 0;
-    int64_t width = 0, value_width = 0;  // of a query and a key; of a value
-    int64_t key_heads = 0;  // each serves heads / key_heads neighbouring heads of queries
+    int64_t width = 0, value_width = 0;  // elements of a query and a key, and of a value
+    int64_t key_heads = 0;  // each one serves heads / key_heads neighbouring heads of queries
     double scale = 1, drop_prob = 0;
     bool is_causal = false;
-    bool gives_zeros = false;  // to a query that sees no key; else NaN
-    int masks = 0;  // how many are added, one after the other
-    int first_mask = -1, seen = -1, hidden = -1, random_key = -1;  // which operands; -1: none
+    bool gives_zeros = false;  // a query that sees no key gets zeros; else NaN
+    int masks = 0;  // number of masks, which are added one after the other
+    int first_mask = -1, seen = -1, hidden = -1, random_key = -1;  // operands; -1: none
     Shape scores() const { return {batch, heads, queries, keys}; }
 };
 
-// From this size on backward finds anew what rounding took from the logarithm of the sums.
+// From this size on, backward recomputes what rounding took from the logarithm of the sums.
 inline constexpr float kRoundedLse = 64;
 
-// Describes a call of attention, attention_grad, or one of these on parts.
+// Describes a call of attention, attention_grad, or one of the two on parts.
 AttentionProblem attention_problem(const OpCall& call);
 
 // Where the elements of [n, heads, length, width] lie in a tensor, in elements. Neighbours along
@@ -39,30 +39,30 @@ struct HeadsView {
 };
 using HeadsExtents = std::array<int64_t, 4>;  // n, heads, length, width
 
-// Describes a tensor that holds nothing else, in that order.
+// Describes a tensor that holds these elements alone, in that order.
 HeadsView dense_view(const HeadsExtents& extents);
 
-// The same place as a box of the tensor, seen with four axes.
+// The place of a view as a box of its tensor, which is seen with four axes.
 struct HeadsBox {
-    std::array<int, 4> axes{};  // of [n, heads, length, width], in the order of memory
-    Shape shape = {};  // of the tensor, seen so
+    std::array<int, 4> axes{};  // which of [n, heads, length, width], in the order of memory
+    Shape shape = {};  // shape of the tensor as it is seen
     std::array<int64_t, 4> begin{}, end{};
 
-    bool meets(const HeadsBox& other) const;  // true where nobody can say, too
+    bool meets(const HeadsBox& other) const;  // also true where the answer is unknown
 };
-// Nothing where the view is no box, or leaves a tensor of that many elements.
+// Returns nothing where the view is no box, or reaches beyond a tensor of `numel` elements.
 std::optional<HeadsBox> box_of(const HeadsView& view, const HeadsExtents& extents, int64_t numel);
 
-// An operand of attention, or a result but lse: a part of an input, or of an output.
+// An operand or a result of attention (but not lse): a part of an input or of an output.
 struct HeadsPart {
     int tensor = 0;  // which input or output it lies in
     HeadsExtents extents{};
     HeadsView view = {};
 };
-// The operands q, k and v; of a gradient y and dy, too.
+// The operands q, k and v; for a gradient also y and dy.
 struct AttentionParts {
-    HeadsPart q, k, v, y, dy;  // of attention y is a result
-    HeadsPart dq, dk, dv;  // of a gradient
+    HeadsPart q, k, v, y, dy;  // y is a result of attention, and an operand of its gradient
+    HeadsPart dq, dk, dv;  // for a gradient
 };
 AttentionParts attention_parts(const OpCall& call);
 
@@ -72,7 +72,7 @@ const OpDef& attention_of_parts();
 const OpDef& attention_grad_of_parts();
 }  // namespace ops
 
-// Attributes of attention_of_parts and attention_grad_of_parts behind those of the op on whole
+// Attributes of attention_of_parts and attention_grad_of_parts that follow those of the op on whole
 // tensors.
 Attrs attrs_of_parts(const Attrs& whole, const AttentionProblem& problem,
                      const AttentionParts& parts, bool is_grad);

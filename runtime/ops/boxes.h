@@ -1,4 +1,4 @@
-// runtime/ops/boxes.h -- boxes in an image, and how much two of them overlap.
+// runtime/ops/boxes.h -- boxes in an image, and by how much two of them overlap.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // runtime/ops/builders.h -- ops applied to tensors, for gradients that are written in other ops.
-// Everything goes through dispatch, so that outer tapes and running traces see it.
+// All of them go through dispatch, so that outer tapes and running traces see them.
 #pragma once
 
 #include <initializer_list>
@@ -11,13 +11,13 @@ namespace megjit::runtime::build {
 
 using Axes = std::vector<int64_t>;
 
-// Any op by name; attributes in the order of its OpDef.
+// Applies any op by name; attributes are in the order of its OpDef.
 TensorRef op(std::string_view name, std::initializer_list<TensorRef> inputs, Attrs attrs = {});
 Tensors op_n(std::string_view name, std::span<const TensorRef> inputs,
-             Attrs attrs = {});  // all outputs
+             Attrs attrs = {});  // returns all outputs
 
 inline TensorRef add(const TensorRef& a, const TensorRef& b) { return op("add", {a, b}); }
-TensorRef sum_of(const TensorRef& a, const TensorRef& b);  // also of complex numbers, by parts
+TensorRef sum_of(const TensorRef& a, const TensorRef& b);  // works by parts on complex numbers
 inline TensorRef sub(const TensorRef& a, const TensorRef& b) { return op("sub", {a, b}); }
 inline TensorRef mul(const TensorRef& a, const TensorRef& b) { return op("mul", {a, b}); }
 inline TensorRef div(const TensorRef& a, const TensorRef& b) { return op("true_div", {a, b}); }
@@ -30,14 +30,14 @@ inline TensorRef where(const TensorRef& mask, const TensorRef& a, const TensorRe
     return op("where", {mask, a, b});
 }
 
-// A number next to a tensor, in the tensor's dtype.
+// A number that is used beside a tensor, in the tensor's dtype.
 TensorRef number(double value, const TensorRef& like);
 inline TensorRef mul(const TensorRef& a, double b) { return mul(a, number(b, a)); }
 inline TensorRef add(const TensorRef& a, double b) { return add(a, number(b, a)); }
 
 TensorRef cast(const TensorRef& x, DType dtype);  // x itself when it has that dtype
-// Casts places of int64 to int32, which kernels read; what does not fit lies outside of every axis,
-// too.
+// Casts places of int64 to int32, which kernels read; a place that does not fit lies outside of
+// every axis, too.
 TensorRef narrow_places(const TensorRef& places);
 TensorRef reshape(const TensorRef& x, const Shape& shape);  // x itself when it has that shape
 TensorRef broadcast_to(const TensorRef& x, const Shape& shape);
@@ -51,7 +51,7 @@ inline TensorRef zeros_like(const TensorRef& x) {
 // Sums over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting.
 TensorRef reduce_to(const TensorRef& x, const Shape& shape);
 
-// Gradients of a call, to any order, through what `made_of` writes for it: the same in other ops.
+// Gradients of a call, to any order, by differentiating the other ops in which `made_of` writes it.
 using MadeOf = Tensors (*)(const OpCall&, std::span<const TensorRef> inputs);
 Grads gradients_through(const GradCall& g, MadeOf made_of);
 

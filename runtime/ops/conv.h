@@ -7,18 +7,19 @@
 
 namespace megjit::runtime {
 
-// Which of the three tensors an op computes.
+// Which of the three tensors y, x and w an op computes.
 enum class ConvRole : uint8_t {
-    forward,  // y of x and w
-    data,  // x of y and w
-    filter,  // w of x and y
+    forward,  // y from x and w
+    data,  // x from y and w
+    filter,  // w from x and y
 };
 
 struct ConvProblem {
     Type x, w, y;
-    Window window = {};  // its kernel is that of w
+    Window window = {};  // the window of w
     int64_t groups = 1;
-    std::vector<EpilogueStep> steps = {};  // on y; those of quantized_conv before it saturates
+    std::vector<EpilogueStep> steps = {};  // steps on y; those of quantized_conv before it
+                                           // saturates
 };
 
 // Describes a call of conv, conv_epilogue, quantized_conv or a gradient, whose results have the
@@ -26,9 +27,9 @@ struct ConvProblem {
 ConvProblem conv_problem(const OpCall& call, std::span<const Type> outputs,
                          ConvRole role = ConvRole::forward);
 
-// A dense kernel of 1x1 in steps of 1: a product of matrices.
+// Is it a dense convolution with a 1x1 kernel in steps of 1? Then it is a product of matrices.
 bool is_pointwise(const ConvProblem& problem);
-// One of float32 whose row-major images have pixels enough for a product with each of them.
+// Is it one of float32 whose row-major images have enough pixels for a product with each of them?
 bool multiplies_images(const ConvProblem& problem);
 
 // The window of `call` over weights of that type, before the result's type is known.

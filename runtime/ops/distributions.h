@@ -1,9 +1,9 @@
 // runtime/ops/distributions.h -- random numbers of the distributions that are not uniform, each
 // from the bits that its place has in the generator.
 //
-// Compiled twice, as philox.h is: the host and a GPU draw the same bits, since all that they use
-// are operations that IEEE 754 rounds (and neither compiler contracts). So the functions below
-// stand in place of a library's; they are exact to 2 ulp.
+// Compiled twice, as philox.h is: the host and a GPU draw the same bits, since all operations that
+// they use are rounded by IEEE 754 (and neither compiler contracts). So the functions below replace
+// a library's; they are exact to 2 ulp.
 #pragma once
 
 #ifndef __CUDACC_RTC__
@@ -78,8 +78,7 @@ MEGJIT_ANYWHERE void normal_pair(uint32_t radius_word, uint32_t angle_word, floa
 // ln 2 in two parts; any exponent times the first one is exact.
 constexpr double kLn2High = 0x1.62e42fec00000p-1, kLn2Low = 0x1.d1cf79abc9e3bp-32;
 
-// Takes a positive number that is not denormal, and gives -inf for what is smaller, as fast_log
-// does.
+// Takes a positive number that is not denormal; smaller ones give -inf, as in fast_log.
 MEGJIT_ANYWHERE double log_of(double x) {
     if (x < 0x1p-1022) return from_bits(int64_t{0x7FF} << 52) * -1;
     const int64_t bits = bits_of(x), exponent = (bits - 0x3FE6A09E667F3BCD) >> 52;  // sqrt(1/2)
@@ -106,7 +105,7 @@ MEGJIT_ANYWHERE double cos_of_turn(double u) {
     const double quarters = round_down(4 * u + 0.5), a = (u - quarters / 4) * 0x1.921fb54442d18p+2;
     const int quarter = static_cast<int>(quarters) & 3;
     const double s = a * a;
-    double y = 1;  // Taylor's series, of cos or sin
+    double y = 1;  // Taylor's series of cos or sin
     const int first = quarter & 1;
     for (int k = 16; k >= 2; k -= 2) y = 1 - y * s / ((k + first - 1) * (k + first));
     if (first) y *= a;
@@ -128,13 +127,13 @@ MEGJIT_ANYWHERE double log_factorial(double k) {
 
 // --- distributions by rejection -----------------------------------------------------------------
 
-// The stream of one element: as many uniform numbers as it asks for. `lane` separates streams of
-// one element.
+// The stream of one element: it gives as many uniform numbers as the element asks for. `lane`
+// separates several streams of one element.
 class Draws {
 public:
     MEGJIT_ANYWHERE Draws(const Philox& g, int64_t element, uint32_t lane = 0)
         : g_(g), element_(static_cast<uint32_t>(element)), round_(lane << 24) {}
-    MEGJIT_ANYWHERE double uniform() {  // (0, 1); two words of a block, the last ones first
+    MEGJIT_ANYWHERE double uniform() {  // in (0, 1); takes a block's last words first
         if (left_ == 0) block_ = g_.block(uint64_t{round_++} << 32 | element_);
         left_ ^= 1;
         const uint32_t high = left_ ? block_[3] : block_[1], low = left_ ? block_[2] : block_[0];
@@ -152,8 +151,8 @@ private:
     int left_ = 0;
 };
 
-// Logarithm of a gamma number of scale 1, since a small shape underflows. Marsaglia and Tsang 2000;
-// a shape below 1 by their section 6: gamma(shape + 1) u^(1 / shape).
+// Logarithm of a gamma number of scale 1, since the number itself underflows at a small shape.
+// Marsaglia and Tsang 2000; a shape below 1 by their section 6: gamma(shape + 1) u^(1 / shape).
 MEGJIT_ANYWHERE double log_gamma_number(Draws& draws, double shape) {
     double boost = 0;
     if (shape < 1) {
@@ -193,7 +192,7 @@ MEGJIT_ANYWHERE float poisson_number(const Philox& g, int64_t i, float rate) {
     if (rate == 0 || is_infinite(rate)) return rate;
     Draws draws(g, i);
     const double lam = static_cast<double>(rate);
-    if (lam < 10) {  // inversion: product of uniforms against exp(-lam)
+    if (lam < 10) {  // inversion: multiplies uniforms until the product is below exp(-lam)
         const double limit = exp_of(-lam);
         double product = draws.uniform();
         int k = 0;

@@ -1,4 +1,4 @@
-// runtime/ops/elementwise.h -- what the element-wise families share.
+// runtime/ops/elementwise.h -- what the families of element-wise ops share.
 #pragma once
 
 #include "runtime/core/op.h"
@@ -9,7 +9,7 @@ namespace megjit::runtime {
 using ExprRule = Expr (*)(const ExprArgs&);
 using GradRule = Expr (*)(const ExprArgs&, int k, Expr y, Expr dy);
 
-// Floating promotion, one input x: the shape of most functions of mathematics.
+// An op of one input x with floating promotion: most functions of mathematics are such.
 inline OpDef real_function(std::string name, std::string doc, ExprRule expr,
                            std::vector<double> samples = OpDef{}.samples, GradRule grad = nullptr) {
     return {.name = std::move(name),
@@ -26,10 +26,11 @@ inline OpDef dumped_as(std::string_view type, OpDef op) {
     return op;
 }
 
-// Booleans count as 0 and 1 in arithmetic; the result goes back to bool, where not 0 is true.
+// Booleans count as 0 and 1 in arithmetic; the result is converted back to bool, where every other
+// number than 0 is true.
 inline Expr number(Expr x) { return x.type() == ScalarType::b1 ? to_type(x, ScalarType::i32) : x; }
 
-// Functions of mathematics compute in this type: float64 stays.
+// The type in which functions of mathematics compute: float64 stays.
 inline Expr real(Expr x) { return is_real(x.type()) ? x : to_type(x, ScalarType::f32); }
 
 inline Expr as_bool(Expr x) { return to_type(x, ScalarType::b1); }

@@ -22,32 +22,32 @@ namespace megjit::runtime {
 
 struct EpilogueStep {
     EpilogueKind kind = EpilogueKind::relu;
-    size_t operand = 0;  // bias and add: among the op's inputs
+    size_t operand = 0;  // position of its operand (bias, add) among the op's inputs
 
     bool takes_operand() const { return kind != EpilogueKind::relu; }
 };
 
 // Throws UserError where rule E2 or E3 is broken.
 std::vector<EpilogueStep> epilogue_of(const OpCall& call);
-// The attribute that says so.
+// The attribute value that names the steps.
 std::string epilogue_text(std::span<const EpilogueStep> steps);
 
-// Rules E1 to E5 for a product of type y.
+// Checks rules E1 to E5 for a product of type y.
 void check_epilogue(const OpCall& call, const Type& y);
 
-// Gradients of a product with epilogue; `product` is the op without one, and has the same
-// attributes but the last.
+// Gradients of a product with epilogue; `product` is the op without epilogue, whose attributes are
+// the same but for the last.
 Grads grad_of_epilogue(const GradCall& g, const OpDef& product);
 
-// The same as the plain product and an op for each step: for devices whose product does not take
-// the steps (OpDef::expand).
+// Writes the call as the plain product and an op for each step: for devices whose product does not
+// take the steps (OpDef::expand).
 std::vector<TensorRef> expand_epilogue(const OpCall& call, std::span<const TensorRef> inputs,
                                        const OpDef& product);
 
-// Is that a type of halves in which the product may have steps?
+// Is `dtype` a type of halves in which the product may have steps?
 bool takes_halves(const OpDef& product, DType dtype);
 
-// May that tensor be the bias along axis `channel` of a product of type y?
+// May a tensor of type `bias` be the bias along axis `channel` of a product of type y?
 bool is_bias(const Type& bias, const Type& y, int channel);
 
 }  // namespace megjit::runtime

@@ -1,4 +1,4 @@
-// runtime/ops/index.h -- what kernels of every device say of wrong places.
+// runtime/ops/index.h -- errors for places out of range, shared by the kernels of every device.
 #pragma once
 
 #include <cstdint>

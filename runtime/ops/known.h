@@ -1,5 +1,5 @@
 // runtime/ops/known.h -- the ops that passes make or look for, and that facts of other ops name. A
-// pass that could ask for a fact of any op (OpDef) has no business here.
+// pass that could ask for a fact of any op (OpDef) should not include this file.
 #pragma once
 
 #include "runtime/core/op.h"

@@ -1,4 +1,4 @@
-// runtime/ops/linalg.h -- what ops of matrices share, and what kernels of every device say of
+// runtime/ops/linalg.h -- what ops of matrices share, and the errors of kernels of every device for
 // matrices that they cannot take.
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace megjit::runtime {
 
-Shape with_last(const Shape& shape, int64_t rows, int64_t columns);  // other matrices
-TensorRef transposed(const TensorRef& x);  // each matrix
+Shape with_last(const Shape& shape, int64_t rows, int64_t columns);  // resizes matrices
+TensorRef transposed(const TensorRef& x);  // transposes each matrix
 
 [[noreturn]] void refuse_singular(std::string_view op, int64_t matrix, int64_t count);
-[[noreturn]] void refuse_indefinite(int64_t matrix, int64_t count);  // of cholesky
+[[noreturn]] void refuse_indefinite(int64_t matrix, int64_t count);  // the error of cholesky
 
 }  // namespace megjit::runtime

@@ -1,6 +1,6 @@
-// runtime/ops/loop.h -- Loop: what an op that computes step after step does in each
-// (OpDef::loop). A device without a kernel of its own for such an op runs it as a scan
-// (jit/ops/control_flow.h); the gradient of a gradient is that of its steps, unrolled.
+// runtime/ops/loop.h -- Loop: one step of an op that computes step after step (OpDef::loop). A
+// device without a kernel of its own for such an op runs it as a scan (jit/ops/control_flow.h); the
+// gradient of a gradient is that of its steps, unrolled.
 #pragma once
 
 #include <functional>
@@ -9,23 +9,23 @@
 
 namespace megjit::runtime {
 
-// (carries, x[t]) -> (carries, y[t]) for each element of the slices.
+// Maps (carries, x[t]) to (carries, y[t]) for each element of the slices.
 struct Loop {
     using Step = std::function<Tensors(std::span<const TensorRef> carries,
                                        std::span<const TensorRef> slices)>;
 
     Tensors carries = {};  // what the first step gets
-    Tensors slices = {};  // with an element for each step along axis 0; there is one
-    bool is_reverse = false;  // from the last element to the first
-    size_t returned = 0;  // the op returns all y, stacked, and so many of the last carries
-    Step step = {};  // the next carries, then y; it may read any other tensors, too
+    Tensors slices = {};  // hold an element for each step along axis 0; there is at least one slice
+    bool is_reverse = false;  // the steps go from the last element to the first
+    size_t returned = 0;  // the op returns all y, stacked, and this many of the last carries
+    Step step = {};  // returns the next carries, then y; it may read any other tensors, too
 
     int64_t steps() const { return slices[0]->shape()[0]; }
-    // The op's results from what the loop leaves.
+    // Makes the op's results from the last carries and all y.
     Tensors results(std::span<const TensorRef> last_carries, std::span<const TensorRef> ys) const;
 };
 
-// The op's results, each step written out.
+// The op's results, with each step written out.
 Tensors unrolled(const OpCall& call, std::span<const TensorRef> inputs);
 
 }  // namespace megjit::runtime

@@ -9,23 +9,23 @@
 namespace megjit::runtime {
 
 // One product [m, k] x [k, n] per batch element. Neighbouring batch axes that are broadcast alike
-// are one; a batch of `a` against a single b is rows.
+// are merged; the batch of `a` becomes rows where `b` has none.
 struct MatmulProblem {
     int64_t m = 0, n = 0, k = 0;
-    std::vector<int64_t> batch = {}, a_batch = {}, b_batch = {};  // extents of the result, of a and
-                                                                  // of b: 1 where it is broadcast
-    bool ta = false, tb = false;  // the operand lies transposed
+    std::vector<int64_t> batch = {}, a_batch = {}, b_batch = {};  // extents of y, a and b: 1 where
+                                                                  // broadcast
+    bool ta = false, tb = false;  // the operand is transposed
     std::vector<EpilogueStep> steps = {};
 };
 
 // Describes a call of matmul or matmul_epilogue, whose results have the types `outputs`.
 MatmulProblem matmul_problem(const OpCall& call, std::span<const Type> outputs);
 
-// The op that a pass makes of a matmul and the sums of a factor's rows.
+// The op that a pass makes of a matmul and the sums of the rows of one factor.
 const OpDef& matmul_sums();
 
-// Do all rows begin at 16 bytes if the matrices do? (Tensor cores want them to: the library copies
-// others, or takes eight times as long.)
+// Does every row begin at a multiple of 16 bytes if the matrices do? (Tensor cores want that: the
+// library copies other matrices, or takes eight times as long.)
 bool have_aligned_rows(std::span<const Type> matrices);
 
 }  // namespace megjit::runtime

@@ -17,12 +17,12 @@
 namespace megjit::runtime {
 
 enum class ChannelsLast : uint8_t {
-    where_it_is,  // in the ops of rule 1, if one of these operands lies so already
-    everywhere,  // in all ops of rule 1
+    where_it_is,  // for the ops of rule 1, if one of these operands lies so already
+    everywhere,  // for all ops of rule 1
 };
 
-// The layout that each operand must have; its own, where that serves. Result types follow from
-// infer().
+// The layout that each operand must have; its own, where the op takes that. Result types follow
+// from infer().
 std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> inputs,
                                     ChannelsLast channels_last);
 

@@ -31,9 +31,9 @@ struct Philox {
         uint32_t low, high;
     };
     Key key{};
-    Key stream{};  // the high half of the counter; the low half numbers the blocks
+    Key stream{};  // the high half of the counter; the low half is the number of the block
 
-    // From the key tensor of random ops: seed low, seed high, counter low, counter high.
+    // Reads the key tensor of random ops: seed low, seed high, counter low, counter high.
     MEGJIT_ANYWHERE static Philox from_key(const int32_t* k) {
         return {{static_cast<uint32_t>(k[0]), static_cast<uint32_t>(k[1])},
                 {static_cast<uint32_t>(k[2]), static_cast<uint32_t>(k[3])}};

@@ -6,7 +6,7 @@
 
 namespace megjit::runtime {
 
-// Elements [begin, end) of x along one spatial axis.
+// The elements [begin, end) of x along one spatial axis.
 struct PoolRange {
     int64_t begin = 0, end = 0;
 };
@@ -15,9 +15,9 @@ struct PoolWindow {
     bool is_adaptive = false;  // place o of `out` covers [floor(o * in / out), ceil((o + 1) * in /
                                // out)); else `window` slides
     Window window = {};
-    bool counts_padding = false;  // means are over whole windows, padding included
+    bool counts_padding = false;  // a mean divides by the whole window, padding included
 
-    // What place `o` of `out` sees of an axis of extent `in`, the padding cut off.
+    // The elements that place `o` of `out` sees on an axis of extent `in`, without the padding.
     PoolRange range(int axis, int64_t o, int64_t in, int64_t out) const;
 };
 

@@ -1,5 +1,5 @@
 // runtime/ops/region.h -- a region of a tensor that is copied, and the extents around an axis: what
-// kernels of every device ask of shapes.
+// kernels of every device need to know of shapes.
 #pragma once
 
 #include "runtime/core/type.h"
@@ -16,13 +16,14 @@ struct Region {
     Axis axes[kMaxRank] = {};
     void push(int64_t extent, int64_t from, int64_t to) { axes[rank++] = {extent, from, to}; }
     int64_t numel() const;
-    // Without axes of extent 1, neighbours joined where they can be; at least one axis.
+    // The same region without axes of extent 1, with neighbours joined where possible; at least one
+    // axis is left.
     Region merged() const;
-    // Asks a merged one: does neither side have gaps?
+    // For a merged region: does neither side have gaps?
     bool is_block() const { return rank == 1 && axes[0].from == 1 && axes[0].to == 1; }
 };
 
-// Extents before, along and behind one axis.
+// Extents before, along and after one axis.
 struct Split {
     int64_t outer = 1, length = 1, inner = 1;
 };

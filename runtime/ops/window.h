@@ -11,8 +11,8 @@ namespace megjit::runtime {
 struct Window {
     int dims = 0;  // spatial axes
     std::array<int64_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
-    // Places of the window along one axis of that extent, rounded down; below 1 when it does not
-    // fit.
+    // Places of the window along one axis of that extent, rounded down; below 1 when the window
+    // does not fit.
     int64_t places(int axis, int64_t extent) const {
         const int64_t reach = (kernel[axis] - 1) * dilation[axis] + 1,
                       room = extent + 2 * padding[axis] - reach;
@@ -24,21 +24,21 @@ struct Window {
 [[noreturn]] void refuse(const OpCall& call, std::string why, std::string fix = {},
                          ErrorKind kind = ErrorKind::operands);
 
-// Places along an axis are int32: no op gives those of a longer one.
+// Places along an axis are int32: refuses an op that gives places of a longer axis.
 void check_places_fit(const OpCall& call, int64_t extent);
 
-// One value per spatial axis; a single value serves all of them. `lowest` is the least that is
+// One value per spatial axis; a single value serves all of them. `lowest` is the least value
 // allowed.
 std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int dims,
                                 int64_t lowest);
 
-// Rank 3 to 5 and a floating dtype; returns the number of spatial axes.
+// Requires rank 3 to 5 and a floating dtype; returns the number of spatial axes.
 int spatial_dims(const OpCall& call, const Type& x);
 
 bool has_attr(const OpCall& call, std::string_view name);
 
-// The window of `call`, from its attributes: kernel if it has one, stride, padding, dilation if it
-// has it.
+// The window of `call`, from its attributes: stride and padding, and kernel and dilation if it has
+// them.
 Window window_of(const OpCall& call, int dims);
 
 // Flops of a convolution are the same whichever of its three operands is the result.

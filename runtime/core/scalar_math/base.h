@@ -21,7 +21,7 @@ inline Expr shr_logical(Expr a, Expr b) { return make(ScalarOp::shr_logical, {a,
 inline Expr shr_logical(Expr a, int n) { return shr_logical(a, a.constant(n)); }
 inline Expr lit(Expr like, float value) { return like.constant(ScalarType::f32, value); }
 inline Expr ilit(Expr like, int32_t value) { return like.constant(ScalarType::i32, value); }
-// May any lane have the condition? A program cannot branch: it computes both sides and selects.
+// Does any lane meet the condition? A program cannot branch: it computes both sides and selects.
 inline bool any(Expr) { return true; }
 
 namespace math {
@@ -56,7 +56,7 @@ Two<V> two_sum(V a, V b) {
     return {sum, (a - (sum - moved)) + (b - moved)};
 }
 
-// Needs |a| >= |b| or a == 0.
+// Requires |a| >= |b| or a == 0.
 template <class V>
 Two<V> fast_two_sum(V a, V b) {
     const V sum = a + b;

@@ -12,7 +12,7 @@ struct ExpParts {
     decltype(to_int(std::declval<V>())) n;
 };
 
-// `lo` is added to x after the reduction, where nothing of it is lost.
+// `lo` is added to x after the reduction, where it loses no bits.
 template <class V>
 ExpParts<V> exp_parts(V x, V lo) {
     x = select(x < -105.0, lit(x, -105), select(x > 100.0, lit(x, 100), x));
@@ -24,7 +24,7 @@ ExpParts<V> exp_parts(V x, V lo) {
     return {fma(r * r, q, r), to_int(n)};
 }
 
-// Adding 1.5 * 2^23 rounds to an integer, which then stands in the lowest bits.
+// Adding 1.5 * 2^23 rounds to an integer, which is then in the lowest bits.
 template <class V>
 V exp(V x) {
     const V below = select(x > 100.0, lit(x, 100), x);
@@ -89,7 +89,7 @@ template <class V>
 V log1p(V x) {
     const auto u = two_sum(lit(x, 1), x);
     const auto p = split_exponent(u.hi);
-    // e <= 127 except for u near the largest float, where the lost part does not count.
+    // e <= 127 except for u near the largest float, where the lost part is negligible.
     const auto e = to_int(p.e);
     const V down = power_of_two(ilit(x, 0) - select(e > 126, ilit(x, 126), e));
     V y = log_of_parts((p.m - 1.0) + u.lo * down, p.e);

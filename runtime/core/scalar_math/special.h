@@ -15,8 +15,9 @@ V erf_small(V x) {
                x);
 }
 
-// Beyond, 1 - 2^log2(erfc(x)), with the logarithm as a polynomial. Adding 1.5 * 2^23 leaves the
-// exponent of the power of two in the lowest bits: it is in [-26, -2], where nothing is denormal.
+// For larger |x| erf is 1 - 2^log2(erfc(x)), with the logarithm as a polynomial. Adding 1.5 * 2^23
+// leaves the exponent of the power of two in the lowest bits: it is in [-26, -2], where nothing is
+// denormal.
 template <class V>
 V erf(V x) {
     const V ax = abs(x);
@@ -27,7 +28,7 @@ V erf(V x) {
     const V power = poly(l - (shifted - 0x1.8p23), {1.0f, 6.9314724e-01f, 2.4022204e-01f,
                                                     5.5503e-02f, 9.6732676e-03f, 1.340633e-03f});
     const V large = 1.0 - float_of(bits_of(power) + shl(bits_of(shifted), ilit(x, 23)));
-    return select(ax >= 1.0, with_sign(large, x), erf_small(x));  // NaN is the second's
+    return select(ax >= 1.0, with_sign(large, x), erf_small(x));  // for NaN the second is chosen
 }
 
 // exp(-x^2) P(t) / (1 + 2x) with t = (x - 2) / (x + 2); after Shepherd and Laframboise 1981,
@@ -61,7 +62,7 @@ V erfc_of_halves(V x) {
     const V l = poly(a - 2.0, {-7.7399378e+00f, -6.3740320e+00f, -1.3328365e+00f, -2.3759060e-02f,
                                5.2458853e-03f, -1.0818610e-03f, 1.8024213e-04f, -2.0668567e-05f,
                                1.3822081e-06f, -3.9916735e-08f});
-    constexpr double kShift = 0x1.8p23 + 127 + 24;  // leaves the exponent in the lowest bits
+    constexpr double kShift = 0x1.8p23 + 127 + 24;  // sum: the exponent in the lowest bits
     const V shifted = l + kShift;
     const V power = poly(l - (shifted - kShift), {9.9999928e-01f, 6.9312179e-01f, 2.4024744e-01f,
                                                   5.5917859e-02f, 9.5701003e-03f});
@@ -125,7 +126,7 @@ V lgamma_positive(V a) {
     const V y2 = t2 * poly(t2, {4.2278433e-01f, 3.2246703e-01f, -6.735204e-02f, 2.0581096e-02f,
                                 -7.3867813e-03f, 2.886796e-03f, -1.193209e-03f, 5.3184957e-04f,
                                 -2.2834215e-04f, 5.64656e-05f});
-    // Next to 3 the sum cancels: what rounding takes from the slope counts three times there.
+    // Next to 3 the sum cancels, and the rounding error of the slope counts three times.
     const V t5 = a - 5.0;
     const Two<V> slope =
         fast_two_sum(lit(a, 1.5061177e+00f),

@@ -25,14 +25,14 @@ I high_product(I m, I b) {
     return shr_logical(high + shr_logical(middle, 16), 4);
 }
 
-// Payne and Hanek 1983: only those 96 bits of 2/pi matter that the exponent of x does not turn into
-// multiples of 4. For |x| >= 2^16.
+// Payne and Hanek 1983: only the 96 bits of 2/pi matter that the exponent of x does not turn into
+// multiples of 4. Requires |x| >= 2^16.
 template <class V>
 Reduced<V> reduce_large(V x) {
     const auto bits = bits_of(x) & ilit(x, 0x7FFFFFFF);
     const auto m = (bits & ilit(x, 0x7FFFFF)) | ilit(x, 0x800000);
     using I = std::remove_const_t<decltype(m)>;
-    // |x| = m * 2^(exponent - 150); a zero word stands before 2/pi, and two bits stay for n.
+    // |x| = m * 2^(exponent - 150); the table has a zero word before 2/pi, and two bits stay for n.
     const I first = shr(bits, ilit(x, 23)) - 120;
     const I word = shr(first, ilit(x, 5)), shift = first & ilit(x, 31);
     constexpr uint32_t kBits[] = {0,           0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u,
@@ -70,7 +70,7 @@ Reduced<V> reduce_large(V x) {
     return {r.hi, fma(f.lo, scale, r.lo) - f.hi * scale_lo, select(x < 0.0, ilit(x, 0) - n, n)};
 }
 
-// Cody and Waite 1980 with fma: n * pi/2 in three parts, exact in the first.
+// Cody and Waite 1980 with fma: n * pi/2 in three parts; the first product is exact.
 template <class V>
 Reduced<V> reduce(V x) {
     const V n = round_even(x * 0x1.45f306p-1);
@@ -188,8 +188,8 @@ V atan2(V y, V x) {
     const auto steep = ay > ax;
     const V low = select(steep, ax, ay), high = select(steep, ay, ax);
     V t = low / high;
-    t = select(eq(low, high), lit(x, 1), t);  // infinite both
-    t = select(eq(high, lit(x, 0)), lit(x, 0), t);  // zero both
+    t = select(eq(low, high), lit(x, 1), t);  // both are infinite
+    t = select(eq(high, lit(x, 0)), lit(x, 0), t);  // both are zero
     V angle = atan_of(t);
     angle = select(steep, kHalfPi - (angle - kHalfPiLo), angle);
     angle = select(bits_of(x) < 0, kPi - (angle - kPiLo), angle);
