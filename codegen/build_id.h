@@ -1,5 +1,5 @@
-// codegen/build_id.h -- which build of a library this is: equal wherever it is installed, another
-// when its code is.
+// codegen/build_id.h -- which build of a library this is: the id is the same wherever the library
+// is installed, and differs when its code does.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace megjit::codegen {
 
-// The id that the linker wrote into an ELF file, in hexadecimal; where it wrote none, the file's
-// size and time.
+// The id that the linker wrote into an ELF file, in hexadecimal; without one, the file's size and
+// time.
 std::string build_id(const std::filesystem::path& library);
 
 }  // namespace megjit::codegen

@@ -1,5 +1,5 @@
-// codegen/cache_file.h -- how an entry of the cache lies in a file, and in an archive: a header,
-// the key, the object.
+// codegen/cache_file.h -- the form of a cache entry in a file and in an archive: a header, the key,
+// the object.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace megjit::codegen {
 constexpr uint64_t kMaxKeyBytes = 1u << 20;  // larger than the text of any kernel
 constexpr uint64_t kMaxObjectBytes = 64u << 20;  // larger than any kernel
 
-// FNV-1a over 64-bit words with a final mix; not against attackers, who are kept out by the
-// folder's owner.
+// FNV-1a over 64-bit words with a final mix. It is no protection against attackers, whom the
+// folder's ownership keeps out.
 uint64_t hash(std::string_view text, uint64_t seed);
 
-// A file descriptor that is closed again.
+// A file descriptor that is closed when the object dies.
 class File {
 public:
     explicit File(int fd) : fd_(fd) {}
@@ -28,8 +28,8 @@ public:
     File& operator=(const File&) = delete;
     bool is_open() const { return fd_ >= 0; }
     int fd() const { return fd_; }
-    bool read(void* to, size_t bytes) const;  // all of them
-    bool write(std::string_view data) const;  // errno says why not
+    bool read(void* to, size_t bytes) const;  // true: all `bytes` were read
+    bool write(std::string_view data) const;  // on false, errno says why
     bool close();  // some file systems report a full disk only here
 
 private:
@@ -37,19 +37,20 @@ private:
 };
 
 bool write_entry(const File& file, std::string_view key, std::string_view object);
-// Nothing when the entry is cut, larger than `limit` bytes or changed. `limit` is what is left of
-// the file.
+// Nothing when the entry is cut off, larger than `limit` bytes or changed. `limit` is what is left
+// of the file.
 std::optional<CacheEntry> read_entry(const File& file, uint64_t limit);
 uint64_t entry_bytes(std::string_view key, std::string_view object);
 
-// A new file beside `target`, for its owner alone, that takes its place when all is written.
+// A new file beside `target`, accessible to its owner alone, that replaces `target` when all is
+// written.
 class AtomicFile {
 public:
     explicit AtomicFile(std::filesystem::path target);
-    ~AtomicFile();  // without commit() nothing remains
+    ~AtomicFile();  // without commit() it removes the file
     bool is_open() const { return file_.is_open(); }
     const File& file() const { return file_; }
-    bool commit();  // errno says why not
+    bool commit();  // on false, errno says why
 
 private:
     std::filesystem::path target_;

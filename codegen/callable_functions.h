@@ -1,5 +1,5 @@
-// codegen/callable_functions.h -- what generated code may call where the CPU has no instruction for
-// it; nothing else is visible to a kernel.
+// codegen/callable_functions.h -- the functions that generated code may call where the CPU has no
+// instruction; a kernel sees nothing else.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,7 @@ inline const std::map<std::string_view, void*>& callable_functions() {
         {"ceilf", address(static_cast<Unary>(std::ceil))},
         {"truncf", address(static_cast<Unary>(std::trunc))},
         {"roundevenf",
-         address(static_cast<Unary>(std::nearbyint))},  // in the default rounding mode the same
+         address(static_cast<Unary>(std::nearbyint))},  // the same in the default rounding mode
         {"fmod", address(static_cast<double (*)(double, double)>(std::fmod))},
         {"fma", address(static_cast<double (*)(double, double, double)>(std::fma))},
         {"sqrt", address(static_cast<Double>(std::sqrt))},

@@ -11,13 +11,13 @@
 
 namespace megjit::codegen {
 
-// A line of a card's file: "what" it is of, numbers and words by their keys.
+// A line of a card's file: `what` the figure measures, and numbers and words by their keys.
 struct CardFigure {
     std::string_view what;  // "memory", "launch", "instructions", "flops", "product", ...
-    std::vector<std::pair<std::string_view, double>> numbers;  // true is 1
+    std::vector<std::pair<std::string_view, double>> numbers;  // true is kept as 1
     std::vector<std::pair<std::string_view, std::string_view>> words;
-    double number(std::string_view key) const;  // InternalError where it has none
-    std::string_view word(std::string_view key) const;  // empty where it has none
+    double number(std::string_view key) const;  // InternalError where the line has no such key
+    std::string_view word(std::string_view key) const;  // empty where the line has no such key
 };
 
 // A product of matrices: [m, k] x [k, n], `batch` times.
@@ -34,16 +34,16 @@ public:
     static const CardFigures& of(int arch);
     explicit CardFigures(std::vector<CardFigure> figures);
 
-    // Returns the speed of a kernel that reads and writes `bytes` in all. It is interpolated by the
-    // logarithms of the listed sizes; beyond these it is that of the nearest one.
+    // Returns the speed of a kernel that reads and writes `bytes` in all. It is interpolated over
+    // the logarithms of the listed sizes; beyond these it is that of the nearest one.
     double memory_bytes_per_second(double bytes) const;
-    double cache_bytes() const { return cache_; }  // of the second level
-    double launch_seconds() const { return launch_; }  // of one kernel in a CUDA graph
-    double instructions_per_second() const { return instructions_; }  // scalar ones of all lanes
-    // What large products reach: "float32", "tf32", "float16", "bfloat16", "int8"; or "scores
-    // forward" and "scores backward", of attention.
+    double cache_bytes() const { return cache_; }  // size of the second level
+    double launch_seconds() const { return launch_; }  // time of one kernel in a CUDA graph
+    double instructions_per_second() const { return instructions_; }  // scalar, all lanes
+    // The rate that large products reach: "float32", "tf32", "float16", "bfloat16", "int8"; or
+    // "scores forward" and "scores backward", of attention.
     double flops_per_second(std::string_view kind) const;
-    // As measured, where this very shape is listed.
+    // The measured time, where this very shape is listed.
     std::optional<double> product_seconds(const ProductShape& shape) const;
 
 private:

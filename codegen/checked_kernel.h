@@ -12,14 +12,14 @@ namespace megjit::codegen {
 struct CheckedLaunch {
     KernelIR kernel = {};
     std::vector<LaunchShape> launches = {};
-    std::string name = {};  // for the error
-    std::vector<size_t> input_bytes = {}, output_bytes = {};  // of all launches
-    bool shares_rows = false;  // threads share the rows of a reduction, and add in their own order
+    std::string name = {};  // names the kernel in an error
+    std::vector<size_t> input_bytes = {}, output_bytes = {};  // over all launches
+    bool shares_rows = false;  // threads share a reduction's rows, and each adds in its own order
 };
 
-// As `inner`, which launches that. The first run, after which the host waits, throws InternalError
-// with the first element that differs, unless it gives the interpreter's bits (any NaN for a NaN;
-// of rows that threads share, 5 digits).
+// Does what `inner` does, which runs `launch`. The host waits for the first run, and throws
+// InternalError with the first element that differs from the interpreter's. Any NaN equals a NaN;
+// rows that threads share must agree to 5 digits.
 std::shared_ptr<const runtime::Executable> checked(std::shared_ptr<const runtime::Executable> inner,
                                                    CheckedLaunch launch);
 

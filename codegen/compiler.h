@@ -28,11 +28,11 @@ using runtime::CodeTarget;
 // UserError that lists the valid names when `backend` is none of NVRTC, HALIDE and MLIR.
 void refuse_unknown_backend(std::string_view backend);
 
-// What is compiled, and for what.
+// A kernel to compile, with its target.
 struct KernelJob {
     KernelIR kernel;
     CodeTarget target = {};
-    LaunchShape launch = {};  // of a GPU: code may take numbers of it
+    LaunchShape launch = {};  // for a GPU: the code may depend on its numbers
     bool is_for_gpu() const { return target.is_gpu(); }
 };
 
@@ -43,38 +43,38 @@ struct KernelCode {
     explicit operator bool() const { return fn || image; }
 };
 
-// What the service knows of a compiler. Kernels that come to it are sound, and legal
-// (codegen/legalize.h) but for native().
+// What the service knows of a compiler. Kernels that it passes to one are sound, and legal
+// (codegen/legalize.h) except for native().
 class Compiler {
 public:
     virtual ~Compiler() = default;
     virtual std::string_view name() const = 0;  // "MLIR"
     virtual bool is_for_gpus() const = 0;
-    // What must be installed before it can serve, with the command where there is one; "" when
-    // nothing is missing.
+    // Names what must be installed before the compiler can serve, with the command where there is
+    // one; "" when nothing is missing.
     virtual std::string missing() const { return ""; }
-    bool available() const { return missing().empty(); }  // otherwise it is passed over
-    // Names, in one line, the version of the compiler and of what we print for it.
+    bool available() const { return missing().empty(); }  // if not, it is passed over
+    // Names, in one line, the version of the compiler and of the text that we print for it.
     virtual std::string version_key() const = 0;
     virtual NativeOps native() const { return {}; }
-    // All that code takes from the numbers of the launch: jobs with equal variants share it. One
-    // line; asked for also when the compiler is not available, to find what was imported.
+    // Everything that the code takes from the numbers of the launch: jobs with equal variants share
+    // code. It is one line. An unavailable compiler is asked, too, to find what was imported.
     virtual std::string variant_of(const KernelJob&) const { return ""; }
-    // Code as the cache on disk keeps it. Throws Error on failure.
+    // The code in the form that the cache on disk keeps. Throws Error on failure.
     virtual std::string bytes_of(const KernelJob& job) = 0;
     virtual KernelCode code_of(const std::string& bytes) = 0;
-    // Readable code for fn.kernels(): the last stage before machine code, and that (where it can be
-    // shown).
+    // Readable code for fn.kernels(): the last stage before machine code, and machine code (where
+    // it can be shown).
     virtual std::string source_of(const KernelJob& job) = 0;
     virtual std::string assembly_of(const KernelJob&) { return ""; }
 };
 
-// For the host.
+// A compiler for the host.
 class KernelCompiler : public Compiler {
 public:
-    // KernelIR to relocatable object code that defines `megjit_kernel`.
+    // Compiles KernelIR to relocatable object code that defines `megjit_kernel`.
     virtual std::string compile(const KernelIR& kernel) = 0;
-    // Object code to a callable; the code stays loaded until the process ends.
+    // Turns object code into a callable; the code stays loaded until the process ends.
     virtual KernelFn load(const std::string& object) = 0;
     virtual std::string source(const KernelIR& kernel) = 0;
     virtual std::string assembly(const KernelIR&) { return ""; }
@@ -86,17 +86,18 @@ public:
     std::string assembly_of(const KernelJob& job) final { return assembly(job.kernel); }
 };
 
-// For GPUs. Thread-safe.
+// A compiler for GPUs. Thread-safe.
 class GpuCompiler : public Compiler {
 public:
-    // "" when one image serves all launches; extents and strides when it is made for this one.
+    // "" when one image serves all launches; the extents and strides when the image is made for
+    // this launch.
     virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch,
                                 CodeTarget target) const = 0;
     virtual GpuImage compile(const KernelIR& kernel, const LaunchShape& launch,
                              CodeTarget target) = 0;
     virtual std::string source(const KernelIR& kernel, const LaunchShape& launch,
                                CodeTarget target) = 0;
-    // Does it take CUDA C++ that we wrote by hand?
+    // Can it compile CUDA C++ that we wrote by hand?
     virtual bool compiles_cuda() const { return false; }
     virtual std::string compile_cuda(const std::string& text, CodeTarget target) {
         (void)text, (void)target;
@@ -122,21 +123,21 @@ struct CompiledKernel {
     KernelIR kernel;
     std::string backend;
     double compile_ms =
-        0;  // of the request that made it: compiling, or reading from disk, and loading
+        0;  // time that the first request took: compiling, or reading from disk, and loading
     bool cached = false;  // came from memory or disk
-    std::function<std::string()> source, assembly;  // compile again: slow
+    std::function<std::string()> source, assembly;  // each compiles again, and is slow
 };
 
-// A kernel that is wanted, and may still be compiling.
+// A kernel that was asked for, and may still be compiling.
 class KernelRequest {
 public:
     explicit KernelRequest(KernelJob job) : job_(std::move(job)) {}
     const KernelIR& kernel() const { return job_.kernel; }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
-    // Once it is done:
+    // These are valid once it is done:
     const std::shared_ptr<const CompiledKernel>& compiled() const {
         return compiled_;
-    }  // null: it failed
+    }  // null: compilation failed
     const std::string& error() const { return error_; }
 
 private:
@@ -158,9 +159,9 @@ using KernelRequests = std::vector<std::shared_ptr<const KernelRequest>>;
 
 // MEGJIT_COMPILE: what a call does while kernels that it could use are not compiled yet.
 enum class CompileMode : uint8_t {
-    async,  // runs without them
-    sync,  // waits
-    off,  // none are compiled
+    async,  // it runs without them
+    sync,  // it waits for them
+    off,  // no kernels are compiled
 };
 CompileMode compile_mode();  // UserError when the variable has none of these values
 
@@ -168,24 +169,25 @@ struct KernelCounters {
     int64_t memory_hits = 0;
     int64_t disk_hits = 0;
     int64_t compiled = 0;
-    double compile_ms = 0;  // all together
+    double compile_ms = 0;  // over all compilations
 };
 
 // Finds (or compiles) kernels, for the host and for GPUs. Thread-safe. One process has one service.
 class KernelService {
 public:
     static constexpr size_t kMaxKernels =
-        4096;  // in memory; the least recently used is forgotten first
+        4096;  // kernels in memory; the least recently used is dropped first
 
     KernelService();
     ~KernelService();
     static KernelService& instance();
     void add(std::unique_ptr<Compiler> compiler);
-    std::vector<std::string_view> backends(bool for_gpus = false) const;  // those available
-    // `backend` "" means: MGB_JIT_BACKEND, or the first that is available (MLIR and HALIDE for the
-    // host; NVRTC, MLIR and HALIDE for GPUs). Unknown values are a UserError that lists the valid
-    // ones; one that cannot serve is replaced with a warning. Without any compiler it finds what
-    // was imported into the cache. Compiles in the calling thread; throws Error on failure.
+    std::vector<std::string_view> backends(bool for_gpus = false) const;  // the available ones
+    // `backend` "" means: MGB_JIT_BACKEND, or the first compiler that is available (MLIR and HALIDE
+    // for the host; NVRTC, MLIR and HALIDE for GPUs). An unknown name is a UserError that lists the
+    // valid ones; a compiler that cannot serve is replaced with a warning. Without any compiler,
+    // get() finds what was imported into the cache. Compiles in the calling thread; throws Error on
+    // failure.
     std::shared_ptr<const CompiledKernel> get(const KernelJob& job, std::string_view backend = "");
     std::shared_ptr<const CompiledKernel> get(const KernelIR& kernel,
                                               std::string_view backend = "") {
@@ -193,20 +195,21 @@ public:
     }
 
     // Asks for a kernel beside execution: the request is done at once when the kernel is in memory
-    // or on disk, or has failed before. The first failure is told on stderr, with the path of a
+    // or on disk, or has failed before. The first failure is reported on stderr, with the path of a
     // dump. A request that nobody holds any more is not compiled. Throws UserError for an unknown
     // MGB_JIT_BACKEND.
     std::shared_ptr<const KernelRequest> request(const KernelJob& job,
                                                  std::string_view backend = "");
-    // Relocatable object code for this host, which defines `megjit_kernel` and needs nothing but
-    // functions of libc and libm. Throws Error, also where MLIR is missing.
+    // Relocatable object code for this host, which defines `megjit_kernel` and calls only functions
+    // of libc and libm. Throws Error, also where MLIR is missing.
     std::string object_of(const KernelIR& kernel);
-    // CUDA C++ that was written by hand, compiled for a GPU; kept on disk as kernels are. Throws
-    // Error, also where NVRTC is missing.
+    // Compiles CUDA C++ that was written by hand for a GPU; the result is kept on disk as kernels
+    // are. Throws Error, also where NVRTC is missing.
     std::string compile_cuda(const std::string& text, CodeTarget target);
-    // Until all are done, `until` has passed or stop() was called; Ctrl-C throws.
+    // Returns when all are done, `until` has passed or stop() was called; Ctrl-C throws.
     void wait(const KernelRequests& requests, CompileQueue::Clock::time_point until);
-    // Before the process ends: compiles no more, and gives the kernel at hand some time.
+    // Called before the process ends: compiles no more, and gives the running compilation some
+    // time.
     void stop(std::chrono::milliseconds grace) { queue_.stop(grace); }
     bool is_stopped() const { return queue_.is_stopped(); }
 
@@ -219,29 +222,29 @@ private:
     Compiler* choose(bool for_gpus, std::string_view backend) const;  // null: none is installed
     std::shared_ptr<const CompiledKernel> find(const std::string& key);
     void keep(const std::string& key, std::shared_ptr<const CompiledKernel> kernel);
-    // With compile_mutex_:
+    // To be called with compile_mutex_ held:
     DiskCache& disk();
     KernelCode load_from_disk(Compiler& compiler, const std::string& key);
     std::shared_ptr<const CompiledKernel> produce(Compiler& compiler, const KernelJob& job,
                                                   const std::string& key, bool from_disk_only);
     std::shared_ptr<const CompiledKernel> import(
-        const KernelJob& job);  // null: not in the cache either
+        const KernelJob& job);  // null: the cache has none either
     void serve(Compiler& compiler, KernelRequest& request, const std::string& key);
 
     mutable runtime::Mutex mutex_{"the kernels in memory"};  // guards the fields below
-    // One kernel is compiled at a time, so that no work is done twice; held around every call of a
-    // compiler. A fork waits for the kernel at hand.
+    // One kernel is compiled at a time, so that no work is done twice; locked around every call of
+    // a compiler. A fork waits for the running compilation.
     runtime::Mutex compile_mutex_{"the compiler", runtime::Rank::compiling};
     std::vector<std::unique_ptr<Compiler>> compilers_;
     std::list<Entry> recent_;  // most recently used first
     std::unordered_map<std::string_view, std::list<Entry>::iterator>
-        kernels_;  // keys lie in recent_
+        kernels_;  // keys point into recent_
     std::unique_ptr<DiskCache>
-        disk_;  // made at the first compile; guarded by compile_mutex_, as is the next one
+        disk_;  // made at the first compilation; compile_mutex_ guards it and the next member
     std::unique_ptr<ImportedKernels> imported_;  // made when there is no compiler
     KernelCounters counters_;
     std::unordered_map<std::string, std::weak_ptr<KernelRequest>>
-        wanted_;  // those that wait or run
+        wanted_;  // requests that wait or run
     std::unordered_map<std::string, std::string> failed_;  // key -> why
     CompileQueue queue_{compile_mutex_};  // last: its thread ends first
 };

@@ -1,5 +1,5 @@
-// codegen/disk_cache.h -- object code of kernels in files, shared by processes. Every failure is a
-// miss: a cache may make things fast, never wrong and never fail.
+// codegen/disk_cache.h -- object code of kernels in files, shared by processes. Every failure
+// counts as a miss: a cache may make things fast, never wrong, and must never fail.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,37 @@ struct CacheEntry {
     std::string object;
 };
 
-// One file per key: a header (magic, sizes, checksum), the key, the object. Written to a temporary
-// name and renamed, so that readers see whole files only; read back only when key and checksum
-// agree.
+// One file per key: a header (magic, sizes, checksum), the key, the object. A file is written under
+// a temporary name and renamed, so that readers see whole files only; it is used only when key and
+// checksum agree.
 class DiskCache {
 public:
-    // The folder is made when missing, for its owner alone. One that somebody else owns or can
-    // write to is refused, with a warning: what lies there would be run. An empty path: no cache.
+    // Makes a missing folder, for its owner alone. Refuses, with a warning, a folder that somebody
+    // else owns or can write to, for the code in it would be run. An empty path: no cache.
     explicit DiskCache(std::filesystem::path folder);
 
     std::optional<std::string> find(std::string_view key) const;
-    // False, after one warning, when it could not be written: then nothing more is, but all is
-    // read.
+    // False, after one warning, when the entry could not be written: from then on nothing is
+    // written, but entries are still read.
     bool store(std::string_view key, std::string_view object);
     bool usable() const { return refusal_.empty(); }
-    const std::string& refusal() const { return refusal_; }  // why it is not usable
+    const std::string& refusal() const { return refusal_; }  // why the folder is not usable
     const std::filesystem::path& folder() const { return folder_; }
     std::filesystem::path file_of(std::string_view key) const;
 
-    // For `python -m megengine cache`.
+    // These serve `python -m megengine cache`.
     void each(const std::function<void(const CacheEntry&)>& visit)
-        const;  // the sound entries, in order of their names
+        const;  // visits the sound entries, in order of their names
     struct Verdict {
         size_t sound = 0, broken = 0;
     };
-    Verdict verify();  // broken files are removed
-    size_t clear();  // how many entries were removed
+    Verdict verify();  // removes broken files
+    size_t clear();  // returns how many entries it removed
 
 private:
     std::vector<std::filesystem::path> files() const;  // sorted
-    void prune() const;  // drops the oldest files beyond kMaxFiles, and what killed processes left
+    void prune() const;  // drops files beyond kMaxFiles, oldest first, and what killed processes
+                         // left
     std::filesystem::path folder_;
     std::string refusal_;
     bool writable_ = true;
@@ -56,15 +57,15 @@ private:
 // MEGJIT_CACHE_DIR is set and empty.
 std::filesystem::path default_cache_folder();
 
-// All entries in one file, for a machine that has no kernel compiler. An archive holds code that
-// will be run: take it only from whom you trust. Both throw UserError and return the number of
-// entries.
+// Writes all entries to one file, for a machine that has no kernel compiler, and reads it back. An
+// archive holds code that will be run: take it only from people whom you trust. Both throw
+// UserError and return the number of entries.
 size_t export_archive(const DiskCache& cache, const std::filesystem::path& archive);
-// Nothing is stored unless the whole archive is sound. Names of files come from the keys' hashes
+// Stores nothing unless the whole archive is sound. Names of files come from the keys' hashes
 // alone.
 size_t import_archive(DiskCache& cache, const std::filesystem::path& archive);
 
-// One line on stderr, or for the sink, once per text in a process.
+// Writes one line on stderr, or to the sink, once per text in a process.
 void warn_once(const std::string& text);
 using WarningSink = std::function<void(const std::string& text)>;
 void set_warning_sink(WarningSink sink);

@@ -7,11 +7,11 @@
 
 namespace megjit::codegen {
 
-// Returns the same kernel without exp, log, sin, ...; itself when there are none. Throws UserError
-// where one is of float64: these are the C library's.
+// Returns the same kernel without exp, log, sin, ...; the kernel itself when it has none. Throws
+// UserError where one is of float64: the C library computes these.
 KernelIR expand_math(const KernelIR& kernel);
 
-// Has the program none of these?
+// Is the program free of transcendental instructions of float64?
 bool can_expand_math(const runtime::ScalarProgram& program);
 
 }  // namespace megjit::codegen

@@ -1,4 +1,5 @@
-// codegen/kernel_device.h -- KernelDevice: a device that runs generated kernels, as all of ours do.
+// codegen/kernel_device.h -- KernelDevice: a device that runs generated kernels. All of our devices
+// do.
 #pragma once
 
 #include <memory>
@@ -11,9 +12,9 @@ namespace megjit::codegen {
 
 class KernelDevice : public runtime::Device {
 public:
-    // One kernel over several spaces: the operands of all launches follow each other. Without
-    // `code` the device runs the scalar program itself, slower but to the same bits; only where
-    // runs_without_code() holds.
+    // Prepares one kernel over several spaces: the operands of one launch follow those of the
+    // launch before. Without `code` the device runs the scalar program itself, slower but to the
+    // same bits; only where runs_without_code() holds.
     virtual std::shared_ptr<const runtime::Executable> prepare_kernel(
         const KernelIR& kernel, std::vector<LaunchShape> launches, const CompiledKernel* code) = 0;
 

@@ -21,7 +21,8 @@ using runtime::DType;
 using runtime::Reduce;
 using runtime::ScalarType;
 
-// How an operand moves along the axis that lanes walk. All other axes go by run-time strides.
+// How an operand moves along the axis that lanes walk. Strides along all other axes are known at
+// run time only.
 enum class Inner : uint8_t {
     contiguous,  // stride 1
     broadcast,  // stride 0: one element for all lanes
@@ -29,19 +30,19 @@ enum class Inner : uint8_t {
     transposed,  // any other stride, but 1 along the last axis, which is reduced (Lanes::panels)
 };
 
-// An operand of the kernel: the element at an index is the one at the sum of index * stride.
+// An operand of the kernel: its element at an index lies at the sum of index * stride.
 struct Operand {
     DType dtype = DType::f32;
     Inner inner = Inner::contiguous;
-    bool per_row = false;  // the same for all indices of the reduced axes: one value a row
-    // Inputs only, at most one of the two:
+    bool per_row = false;  // all indices of the reduced axes have the same element: one value a row
+    // These are for inputs only, and at most one is set:
     int by = -1;  // gathered: value of input `by` (i32, checked, >= 0) * gather stride is added to
                   // the offset
-    bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate.
-                             // Such inputs come last, and have no pointer
+    bool is_offset = false;  // the input is a coordinate: nothing is read, the value is the offset
+                             // itself (i32). Such inputs come last, and have no pointer
     bool repeats =
-        false;  // an operand of a contraction is the same for all indices of the kept
-                // axis that lanes do not walk (Lanes::last: the last; else the last but one)
+        false;  // for a contraction: all indices of the kept axis that lanes do not walk have the
+                // same element (Lanes::last: the last kept axis; else the last but one)
     bool operator==(const Operand&) const = default;
 };
 
@@ -55,13 +56,13 @@ struct Reduction {
     bool operator==(const Reduction&) const = default;
 };
 
-// Which axis goes over the lanes of a vector: the last one, or the last that is kept. A row is what
-// one index of the kept axes sees.
+// Which axis the lanes of a vector walk: the last one, or the last kept one. A row is what one
+// index of the kept axes sees.
 enum class Lanes : uint8_t {
     last,
     kept,
-    tiles,  // as kept, and neighboring indices of the axis before that one share what they read
-    panels,  // as tiles, and what they share is computed once and kept, whatever way it lies
+    tiles,  // as kept; neighboring indices of the axis before that one share what they read
+    panels,  // as tiles; what is shared is computed once and stored, whatever its strides
 };
 
 // The iteration space is [kept axes..., reduced axes...], row-major. Element-wise kernels reduce
@@ -75,37 +76,37 @@ enum class Lanes : uint8_t {
 // written.
 struct KernelIR {
     int rank = 1;  // axes of the iteration space after collapsing, 1..kMaxRank
-    int reduced = 0;  // how many of them, the last ones, are reduced
+    int reduced = 0;  // how many of these are reduced; they come last
     Lanes lanes = Lanes::last;
     std::vector<Operand> inputs;
     std::vector<Operand> outputs;
     runtime::ScalarProgram program;
     std::vector<Reduction> reductions;
-    std::vector<int> results;  // per output: id in the program
+    std::vector<int> results;  // for each output: the value's id in the program
     bool operator==(const KernelIR&) const = default;
 
     int kept() const { return rank - reduced; }
     int lane_axis() const { return lanes == Lanes::last ? rank - 1 : kept() - 1; }
-    // Per instruction, when its value is known. The elements of a row are walked once or several
-    // times: pass 0, 1, ...; a reduction is complete after the pass in which its argument is known
-    // first, and what reads it is known one pass later.
+    // When the value of an instruction is known. The elements of a row are walked once or several
+    // times: pass 0, 1, ...; a reduction is complete after the pass in which its argument is first
+    // known, and its readers are known one pass later.
     struct Level {
         int pass = 0;
-        bool per_row = false;  // one value a row, known before pass `pass` begins (else: in it and
-                               // in later ones)
+        bool per_row = false;  // one value a row, known before pass `pass` begins (else: known in
+                               // `pass` and in later ones)
     };
     std::vector<Level> levels() const;
-    int passes() const;  // how many walks all reductions and outputs of elements need
-    ScalarType type_of(const Reduction& reduction) const;  // of the value that it gives
+    int passes() const;  // number of walks for all reductions and outputs of elements
+    ScalarType type_of(const Reduction& reduction) const;  // type of the reduction's result
 };
 
-size_t memory_inputs(const KernelIR& kernel);  // all but offsets
+size_t memory_inputs(const KernelIR& kernel);  // all inputs but offsets
 
 struct LaunchShape {
     std::vector<int64_t> extents;  // [rank], outermost first
-    std::vector<int64_t> strides;  // [inputs + outputs][rank], in elements; then one for each
-                                   // gathered input, in their order
-    bool joins = false;  // one of several launches of its kernel, which a GPU may run as one
+    std::vector<int64_t> strides;  // [inputs + outputs][rank], in elements; then one stride for
+                                   // each gathered input, in their order
+    bool joins = false;  // this is one of several launches of a kernel, which a GPU may run as one
     int64_t numel() const;
     int64_t rows() const;  // product of all extents but the innermost
 };
@@ -123,16 +124,16 @@ constexpr int64_t rows_of_tile(Lanes lanes) {
 }
 int64_t units(const KernelIR& kernel, const LaunchShape& launch);
 
-// May output `out` lie exactly on input `in`? Each element must be read for the last time where it
-// is written.
+// May output `out` lie exactly on input `in`? Only if no element is read after it is written.
 bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int in);
-// Asks the same where the operands of all launches follow each other.
+// Answers the same for several launches, whose operands follow each other.
 bool may_lie_on(const KernelIR& kernel, std::span<const LaunchShape> launches, int out, int in);
 
-// Element-wise, of plain operands: a device can run its scalar program without generated code.
+// Is the kernel element-wise, with plain operands? Then a device can run its scalar program without
+// generated code.
 bool runs_without_code(const KernelIR& kernel);
 
-// Units lo..hi. Reentrant, allocates nothing, throws nothing.
+// Computes units lo..hi. Reentrant, allocates nothing, throws nothing.
 using KernelFn = void (*)(void* const* inputs, void* const* outputs, const int64_t* extents,
                           const int64_t* strides, int64_t lo, int64_t hi);
 
@@ -149,7 +150,7 @@ using KernelFn = void (*)(void* const* inputs, void* const* outputs, const int64
 //   out f32 %2
 std::string print(const KernelIR& kernel);
 KernelIR parse_kernel(std::string_view text);  // UserError with the line on a fault
-std::string fault_of(const KernelIR& kernel);  // the verifier; "" if sound
+std::string fault_of(const KernelIR& kernel);  // by the verifier; "" if sound
 
 // A kernel with its numbers.
 struct BoundKernel {
@@ -166,8 +167,8 @@ struct KernelSpec {
         int by = -1;
         int64_t gather_stride = 0;
         bool is_offset = false;
-        bool is_scalar = false;  // no tensor of one element but a number: stays broadcast in a
-                                 // space of one element
+        bool is_scalar = false;  // a number, not a tensor of one element: it stays broadcast even
+                                 // in a space of one element
     };
     std::vector<int64_t> extents;  // [kept..., reduced...]
     int reduced = 0;
@@ -175,14 +176,14 @@ struct KernelSpec {
     runtime::ScalarProgram program;
     std::vector<Reduction> reductions;
     std::vector<int> results;
-    bool packs = false;  // of a contraction: by Lanes::panels, where its operands allow that
+    bool packs = false;  // Lanes::panels is for a contraction, where its operands allow it
 };
 // Merges axes that every operand walks alike, and chooses the lane axis: the one along which the
 // most bytes lie side by side.
 BoundKernel bind(KernelSpec spec);
 
-// Element-wise: every input is broadcast to `space`, which is the shape of all outputs; `layout` is
-// that of the outputs, and the order in which the space is walked.
+// Binds an element-wise program: every input is broadcast to `space`, which is the shape of all
+// outputs; they have `layout`, in whose order the space is walked.
 BoundKernel bind(runtime::ScalarProgram program, std::vector<int> results,
                  std::vector<DType> outputs, const runtime::Shape& space,
                  std::span<const runtime::Type> inputs,
@@ -190,8 +191,8 @@ BoundKernel bind(runtime::ScalarProgram program, std::vector<int> results,
 // The kernel of one element-wise application.
 BoundKernel elementwise_kernel(const runtime::OpCall& call, const runtime::Type& output);
 
-// The oracle: obvious, slow, double precision libm for transcendental functions, sums in the order
-// of row_plan.h.
+// The oracle, which is obvious and slow: it uses double precision libm for transcendental
+// functions, and sums in the order of row_plan.h.
 void interpret(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs,
                void* const* outputs);
 

@@ -1,5 +1,5 @@
 // codegen/kernel_work.h -- what a launch of a generated kernel asks of a GPU, counted from the
-// kernel and its numbers: for models of time, where there is no card to ask.
+// kernel and its numbers: for models of time, where no card can be asked.
 #pragma once
 
 #include "codegen/kernel_ir.h"
@@ -8,14 +8,14 @@ namespace megjit::codegen {
 
 struct KernelWork {
     double bytes = 0;  // read from memory and written to it
-    double flops = 0;  // of products that tiles compute; other arithmetic is instructions
-    double instructions = 0;  // scalar ones of the legal code, of all elements and rows
+    double flops = 0;  // of products that tiles compute; other arithmetic counts as instructions
+    double instructions = 0;  // scalar instructions of the legal code, over all elements and rows
     bool halves = false;  // tensor cores multiply
-    double instructions_of_element = 0;  // of each element of the iteration space
+    double instructions_of_element = 0;  // instructions for each element of the iteration space
 };
 
-// What one walk over a row has read is read again from the GPU's cache (of `cache_bytes`) by the
-// next, where all rows that are walked at once fit; else from memory.
+// When a row is walked again, its elements come from the GPU's cache (of `cache_bytes`) if all rows
+// that are walked at once fit into it; else from memory.
 KernelWork work_of(const KernelIR& kernel, const LaunchShape& launch, runtime::CodeTarget target,
                    double cache_bytes);
 

@@ -19,17 +19,17 @@
 
 namespace megjit::codegen {
 
-// Tells what else a target computes by one instruction.
+// What a target can compute by one instruction beyond the legal ones.
 struct NativeOps {
     bool f32_to_i32 = false;  // a cast of any f32 to i32, as scalar.h says
 };
 constexpr NativeOps kX86Ops = {.f32_to_i32 = true};
 
-// Returns a kernel of legal instructions with the same bits (NaN for NaN) for what stores narrowed
-// values as KernelIR says. It is the kernel itself when that is legal.
+// Returns a kernel of legal instructions with the same bits (any NaN for a NaN), if stored values
+// are already narrowed as KernelIR says. Returns the kernel itself when it is legal.
 KernelIR legalize(const KernelIR& kernel, NativeOps native = {});
 
-// What is not legal; "" if nothing is. Of a kernel that is sound.
+// Names what is not legal in a sound kernel; "" if nothing is.
 std::string illegal_in(const KernelIR& kernel, NativeOps native = {});
 
 }  // namespace megjit::codegen

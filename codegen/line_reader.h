@@ -10,10 +10,10 @@
 
 namespace megjit::codegen {
 
-// Every fault names the line.
+// Every error names the line.
 class LineReader {
 public:
-    // `what` is read: "kernel text".
+    // `what` is the kind of text: "kernel text".
     LineReader(std::string_view what, std::string_view line, int number)
         : rest_(line), what_(what), line_(line), number_(number) {}
 
@@ -28,7 +28,7 @@ public:
         rest_.remove_prefix(size);
         return word;
     }
-    // Goes past `expected` if that is the next word.
+    // Skips `expected` if that is the next word, and says whether it was.
     bool take(std::string_view expected) {
         const std::string_view before = rest_;
         if (word() == expected) return true;
@@ -82,7 +82,7 @@ protected:
     void skip_spaces() {
         rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r"), rest_.size()));
     }
-    std::string_view rest_;  // of the line, still to be read
+    std::string_view rest_;  // the part of the line that is not yet read
 
 private:
     std::string_view what_, line_;

@@ -1,6 +1,6 @@
-// codegen/object_loader.h -- relocatable object code to a callable without any compiler's linker:
-// how kernels that were compiled elsewhere run on a machine without LLVM. MLIR that is installed
-// loads its own.
+// codegen/object_loader.h -- turns relocatable object code into a callable without any compiler's
+// linker: so kernels that were compiled elsewhere run on a machine without LLVM. Where MLIR is
+// installed, it loads its own code.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,8 @@
 namespace megjit::codegen {
 
 // The address of `megjit_kernel` in an ELF object for x86-64; the code stays loaded until the
-// process ends. Throws DeviceError for anything that is not sound, or that a kernel has no need of.
+// process ends. Throws DeviceError for an object that is not sound, or has parts that no kernel
+// needs.
 KernelFn load_object(std::string_view object);
 
 }  // namespace megjit::codegen

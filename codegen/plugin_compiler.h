@@ -11,20 +11,21 @@
 
 namespace megjit::codegen {
 
-// Receives the whole result, or the text of what went wrong, in one call.
+// Receives the whole result, or the text of an error, in one call.
 using PluginSink = void (*)(void* to, const char* data, size_t bytes);
 
 class PluginCompiler : public KernelCompiler {
 public:
-    // `name` is the compiler's, "MLIR"; `prefix` that of the functions, "megjit_mlir"; `abi` what
-    // <prefix>_abi() gives. `needs`: a library that the plug-in links, wherever that looks for it.
+    // `name` is the compiler's name, "MLIR"; `prefix` begins the names of the functions,
+    // "megjit_mlir"; `abi` is the value that <prefix>_abi() must return. `needs`: a library that
+    // the plug-in links, wherever the plug-in finds it.
     PluginCompiler(std::string name, std::filesystem::path file, std::string prefix, int abi,
                    std::filesystem::path needs = {});
     ~PluginCompiler() override;
 
     std::string_view name() const override { return name_; }
     std::string missing()
-        const override;  // looks for the file alone: it is opened at the first use
+        const override;  // only looks for the file, which is opened at the first use
     std::string version_key() const override;
     std::string compile(const KernelIR& kernel) override;
     std::string source(const KernelIR& kernel) override;

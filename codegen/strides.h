@@ -11,7 +11,7 @@ namespace megjit::codegen {
 // Axes in the order in which they lie in memory, outermost first.
 std::vector<int> memory_order(runtime::Layout layout, int rank);
 
-// Elements from one place to the next along each axis of a dense tensor.
+// How many elements one step along each axis of a dense tensor spans.
 std::vector<int64_t> dense_strides(const runtime::Type& type);
 
 // Strides along the axes of `space` for an operand with these strides along its own; 0 where it

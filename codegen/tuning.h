@@ -1,7 +1,6 @@
-// codegen/tuning.h -- what was measured on this machine: for a problem, how long a library and
-// generated kernels take (MEGJIT_TUNE). Measurements lie in the cache of kernels on
-// disk. A process reads each at most once, so that its kernels, and with them its bits, never
-// change while it runs.
+// codegen/tuning.h -- what was measured on this machine: how long a library and generated kernels
+// take for a problem (MEGJIT_TUNE). Measurements lie in the cache of kernels on disk. A process
+// reads each at most once, so that its kernels, and with them its bits, never change while it runs.
 #pragma once
 
 #include <map>
@@ -17,16 +16,16 @@ namespace megjit::codegen {
 // MEGJIT_TUNE: what chooses between a library and a generated kernel.
 enum class TuneMode : uint8_t {
     off,  // a model
-    cached,  // measurements that are there, else the model
-    on,  // measurements, which are made where they are not there
+    cached,  // measurements that exist, else the model
+    on,  // measurements, which are made where there are none
 };
 TuneMode tune_mode();  // UserError when the variable has none of these values
 
 using Timing = std::map<std::string, double>;  // candidate -> seconds
-const std::string& fastest(const Timing& timing);  // which has one at least
+const std::string& fastest(const Timing& timing);  // of a Timing with at least one candidate
 
 // Thread-safe. Entries of another CPU, instruction set, number of threads or version, and damaged
-// ones, are not found.
+// ones, are ignored.
 class Timings {
 public:
     static Timings& instance();
@@ -34,7 +33,7 @@ public:
 
     std::optional<Timing> find(const std::string& problem);
     void keep(const std::string& problem, Timing timing);
-    std::map<std::string, Timing> all() const;  // that this process has found or measured
+    std::map<std::string, Timing> all() const;  // what this process has found or measured
 
 private:
     mutable runtime::Mutex mutex_{"measured times"};

@@ -1,5 +1,5 @@
-// codegen/loops/builder.h -- writes a loops::Function, one instruction after the other. Numbers
-// that are constants are folded at once.
+// codegen/loops/builder.h -- writes a loops::Function, one instruction after the other.
+// Computations on constants are folded at once.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ public:
     Value word(Value number, Type type) { return add_inst(Op::word, {number}, type); }
     Value room(Type type, int64_t vectors, bool is_shared = false);
     Value constant(Type type, uint64_t bits);
-    Value number(Type type, double value);  // nearest, of that type
+    Value number(Type type, double value);  // the nearest number of that type
     Value index(int64_t value) { return constant({Kind::index}, static_cast<uint64_t>(value)); }
 
     // ---- arithmetic ----
@@ -60,12 +60,12 @@ public:
     Value lane(Value vector, int number);
     Value half(Value vector, bool upper);
     Value zip(Value a, Value b, bool upper);
-    Values transposed(Values rows);  // as many as they have lanes
+    Values transposed(Values rows);  // takes as many rows as they have lanes
 
     // ---- memory ----
     Value at(Value pointer, Value elements);
     Value load(Value pointer, int lanes, bool is_aligned, Value mask = {});
-    Value load_of_others(Value pointer);  // what another block of a GPU stored
+    Value load_of_others(Value pointer);  // loads what another block of a GPU stored
     Value gather(Value pointer, Value offsets);
     void store(Value pointer, Value value, bool is_aligned, Value mask = {});
     void scatter(Value pointer, Value offsets, Value value, Value mask = {});
@@ -94,8 +94,8 @@ private:
         function_.values.push_back({type});
         return {static_cast<int>(function_.values.size()) - 1};
     }
-    std::optional<int64_t> known(Value value) const;  // of an index
-    Value folded(ScalarOp op, const Values& args);  // null: it is not
+    std::optional<int64_t> known(Value value) const;  // the number, if an index is constant
+    Value folded(ScalarOp op, const Values& args);  // null: it is not folded
     Inst& add_inst(Op op, const Values& args);
     Value add_inst(Op op, const Values& args, Type type, int64_t number = 0);
     Block block(const Values& parameters, const std::function<Values()>& body);

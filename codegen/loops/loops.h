@@ -1,7 +1,7 @@
 // codegen/loops/loops.h -- the level between a kernel and text: loops, branches, loads and stores
 // over vectors, in SSA form. `loops_of` makes them of a kernel for a target; back-ends print them,
-// one line for each instruction, and the interpreter runs them. What a target decides (lanes,
-// threads) is a Target: no back-end knows how a row is walked or reduced.
+// one line for each instruction, and the interpreter runs them. What depends on the target (lanes,
+// threads) is decided by a Target: no back-end knows how a row is walked or reduced.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ namespace megjit::codegen::loops {
 
 using runtime::ScalarOp;
 
-// `index` counts: 64 bits, or 32 where the numbers of the launch fit (GpuPlan::wide). Operands in
-// memory are f32, f64, i64, i32, i16 and i8.
+// `index` is the type of counters: 64 bits, or 32 where the numbers of the launch fit
+// (GpuPlan::wide). Operands in memory are f32, f64, i64, i32, i16 and i8.
 enum class Kind : uint8_t { b1, i8, i16, i32, i64, index, f32, f64 };
 Kind kind_of(ScalarType type);
 Kind storage_of(DType dtype);
@@ -25,13 +25,13 @@ int bytes_of(Kind kind);
 struct Type {
     Kind kind = Kind::index;
     int lanes = 1;  // 1: a scalar
-    bool is_pointer = false;  // to elements of that kind; one lane
+    bool is_pointer = false;  // it points to elements of that kind, and has one lane
     bool operator==(const Type&) const = default;
 };
-Type result_of(ScalarOp op, Type taken);  // of `compute`, whose operands (select: arms) are `taken`
+Type result_of(ScalarOp op, Type taken);  // `taken`: the operands' type (select: arms)
 
-// X(name): instructions. `compute` is a ScalarOp, but no cast, with the meaning of
-// runtime/core/scalar.h, also on index; div and mod on index and i64 know no sign.
+// X(name): the instructions. `compute` is a ScalarOp, but no cast, with the meaning of
+// runtime/core/scalar.h, also on index; div and mod on index and i64 are unsigned.
 #define MEGJIT_LOOP_OPS(X) \
     X(compute) /* a, b, c */ \
     X(convert) /* a: to the result's kind, as `cast` of scalar.h; an index is an i64 */ \
@@ -66,14 +66,14 @@ enum class Op : uint8_t {
 #undef MEGJIT_X
 };
 std::string_view name_of(Op op);
-// Returns where a lane of `zip` comes from, among the lanes of a and then those of b.
+// Returns which lane, among those of a and then those of b, goes to a lane of `zip`.
 constexpr int64_t zipped_from(int64_t lane, int64_t lanes, int64_t number) {
     return (number * lanes + lane) / 2 + lane % 2 * lanes;
 }
 
-// At multiples of the vector's size; stored by another block of a GPU.
+// kAligned: at multiples of the vector's size; kOfOthers: another block of a GPU stored it.
 enum Access : int64_t { kAnywhere = 0, kAligned = 1, kOfOthers = 2 };
-enum class Where : uint8_t { thread, block, blocks, part };  // part: of a row, by blocks
+enum class Where : uint8_t { thread, block, blocks, part };  // part: of a row, by block
 
 struct Inst;
 struct Block {
@@ -84,7 +84,7 @@ struct Block {
 struct Inst {
     Op op = Op::compute;
     ScalarOp compute = ScalarOp::add;
-    DType dtype = DType::f32;  // `widen`, `shorten`, `multiply`, and `compute narrow`
+    DType dtype = DType::f32;  // for `widen`, `shorten`, `multiply`, and `compute narrow`
     int64_t number = 0;
     std::vector<int> args;  // values
     std::vector<int> results;
@@ -92,50 +92,54 @@ struct Inst {
 };
 
 struct Function {
-    // A value: of an instruction, a parameter, a room, or a constant (the same in all lanes).
+    // A value: the result of an instruction, a parameter, a room, or a constant (the same in all
+    // lanes).
     struct Known {
         Type type;
         bool is_constant = false;
-        uint64_t bits = 0;  // of the constant
+        uint64_t bits = 0;  // value of the constant
     };
     // Memory of the function: on the stack, or shared by a block's threads.
     struct Room {
         int value = -1;  // the pointer to it
         int64_t elements = 0;
-        int lanes = 1;  // in vectors of so many it is read and written
+        int lanes = 1;  // lanes of the vectors by which it is read and written
         bool is_shared = false;
     };
     std::vector<Known> values;
-    // Pointers to inputs in memory and to outputs; extents; strides; gather strides. On a CPU then
-    // the first and the last unit, on a GPU with parts the memory of parts and the tickets.
+    // Pointers to inputs in memory and to outputs; extents; strides; gather strides. Then follow
+    // the first and the last unit on a CPU, and the memory of parts and the tickets on a GPU with
+    // parts.
     std::vector<int> parameters;
-    int table_words = 0;  // where the only parameter is a LaunchTable: its size
+    int table_words = 0;  // size of the LaunchTable, where that is the only parameter
     std::vector<Room> rooms;
     Block body;
 
     const Type& type_of(int value) const { return values[static_cast<size_t>(value)].type; }
 };
 
-// What changes the time, but no bit: a tuner's to choose. Bodies are counted in instructions.
+// Numbers that change the time, but no bit: a tuner may choose them. Bodies are counted in
+// instructions.
 struct Schedule {
-    int short_body = 8;  // up to here a body stands in the code once for each element of a chain
-    int vectors_at_once = 4;  // of short bodies that reduce nothing
-    int long_chain = 24;  // from here on two vectors go through an element-wise body together: the
-                          // results of one are waited for longer than the other's work takes
-    int long_body = 64;  // from here on a second copy of a body costs more to compile than a branch
-                         // at its loads and stores costs to run
-    int worth_keeping = 8;  // as many that are computed twice cost more than to store a value
-    int64_t units_together = 16;  // of columns: their accumulators stay in the L1 cache
-    int tile_vectors = 2;  // of columns that go through a tile together
+    int short_body = 8;  // a body of at most this size is written out for each element of a chain
+    int vectors_at_once = 4;  // for short bodies that reduce nothing
+    int long_chain = 24;  // from this size on two vectors go through an element-wise body together:
+                          // the results of one are waited for longer than the other's work takes
+    int long_body = 64;  // from this size on a second copy of a body costs more to compile than a
+                         // branch at its loads and stores costs to run
+    int worth_keeping = 8;  // instructions that cost more to repeat than a value to store
+    int64_t units_together = 16;  // columns' units whose accumulators stay in the L1 cache
+    int tile_vectors = 2;  // vectors of columns that go through a tile together
     int tile_rows(int width) const { return width / 2; }  // accumulators fill half the registers
-    // A panel of so many indices of the reduced axis stays in the L1 cache; with the sums of the
-    // units that it serves it takes 80 KiB of the stack.
+    // A panel of panel_terms indices of the reduced axis stays in the L1 cache; with the sums of
+    // the units that it serves it takes 80 KiB of the stack.
     int64_t panel_terms = 128, panel_units = 4;
-    // Returns how many rows a panel has. Its columns need no pointers, so it takes most of the
+    // Returns how many rows a panel has. Its columns need no pointers, so the rows take most of the
     // registers where these are few.
     int panel_rows(int width) const { return width >= 16 ? 8 : 6; }
-    // Where a row has `own` instructions beside those that all rows share. If it only loads, lanes
-    // fill half the registers; else few rows, whose conversions would compete with the sums.
+    // Rows of a tile of dots whose rows have `own` instructions beside the shared ones. If a row
+    // only loads, its lanes fill half the registers; else there are few rows, whose conversions
+    // would compete with the sums.
     int dot_rows(int width, size_t own) const {
         return own <= 1 ? width / 2 : is_short(own) ? width / 8 : 1;
     }
@@ -143,10 +147,10 @@ struct Schedule {
     bool is_long(size_t body) const { return static_cast<int>(body) >= long_body; }
 };
 
-// What loops are made for.
+// The machine that loops are made for.
 struct Target {
-    int width = 16;  // lanes of a value; on a GPU the plan's
-    bool divides = true;  // integers by `compute div`; else by f64
+    int width = 16;  // lanes of a value; on a GPU those of the plan
+    bool divides = true;  // integers are divided by `compute div`; else by way of f64
     std::optional<GpuPlan> gpu = {};
     Schedule schedule = {};
 };
@@ -156,7 +160,7 @@ Function loops_of(const KernelIR& kernel, const Target& target);
 // Text; print and parse are inverses.
 std::string print(const Function& function);
 Function parse_loops(std::string_view text);  // UserError with the line on a fault
-std::string fault_of(const Function& function);  // the verifier; "" if sound
+std::string fault_of(const Function& function);  // by the verifier; "" if sound
 
 // Runs loops that were made for a CPU; `arguments` are the parameters, pointers as addresses.
 void run(const Function& function, const std::vector<uint64_t>& arguments);

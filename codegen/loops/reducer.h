@@ -5,8 +5,8 @@
 
 namespace megjit::codegen::loops {
 
-// Joins what some reductions of a walk accumulate. Chains and lanes are the values of all
-// accumulators, one after the other: a value, and where it has one a place.
+// Accumulates for some reductions of a walk. Chains and lanes hold the values of all accumulators,
+// one after the other: a value, and a place if the accumulator has one.
 class Reducer {
 public:
     Reducer(Frame& frame, std::span<const Reduced> reductions);
@@ -14,26 +14,28 @@ public:
     bool needs_places() const;
     size_t chain_values() const { return chain_values_; }
     size_t lane_values() const { return lane_values_; }
-    Values start_chains() { return start(false); }  // empty where nothing chains
+    Values start_chains() { return start(false); }  // empty where no accumulator chains
     Values start_lanes() { return start(true); }
 
-    // Takes one vector of elements: `values` per instruction, the lanes of `mask` (null: all), and
-    // `place` (i32) if it needs places.
+    // Takes one vector of elements: `values` of all instructions, for the lanes of `mask` (null:
+    // all), with their `place` (i32) if needs_places().
     void take(Values& chains, Values& lanes, const Values& values, Value mask, Value place);
-    Values with_chains(const Values& lanes, const Values& chains);  // which lie behind
-    Values merged(const Values& a, const Values& b);  // lanes, of any places
-    // One vector after the other holds the lanes of a row: every lane of the result holds all.
+    Values with_chains(const Values& lanes, const Values& chains);  // the chains come later in the
+                                                                    // row
+    Values merged(const Values& a, const Values& b);  // merges lanes of any places
+    // `vectors` hold the lanes of a row, one vector after the other: every lane of the result holds
+    // all.
     Values folded(std::vector<Values> vectors);
-    // Per reduction; `elements` (an index) of a row.
+    // The result of each reduction over a row of `elements` (an index).
     Values results(const Values& lanes, Value elements);
 
 private:
-    // Where the values of an accumulator lie.
+    // Where the values of an accumulator are.
     struct Slot {
         Accumulator by;
         size_t reduction = 0;
-        size_t lane = 0;  // the first of its values
-        size_t chain = 0;  // likewise, if it chains
+        size_t lane = 0;  // index of its first value
+        size_t chain = 0;  // likewise, if the accumulator chains
         size_t values = 1;
     };
     Values start(bool lanes);
@@ -44,7 +46,7 @@ private:
         return slot.by.wide ? b_.convert(Kind::f64, value) : value;
     }
     Value taken(const Slot& slot, const Values& values);
-    // `b` lies behind a, or at any place.
+    // Joins `b` into `a`; `is_behind`: b comes after a in the row, else it may be at any place.
     void join(const Slot& slot, std::span<Value> a, std::span<const Value> b, bool is_behind);
     Value better(bool larger, Value a, Value b);
     Value wins(bool larger, std::span<const Value> a, std::span<const Value> b, bool is_behind);

@@ -1,5 +1,5 @@
-// codegen/loops/team.h -- the threads of a GPU's block that share a row: a warp, the block, or
-// every 32nd thread of it; and the blocks that share one.
+// codegen/loops/team.h -- Team: the threads of a GPU's block that share a row: a warp, the block,
+// or every 32nd thread of it; and the blocks that share one.
 #pragma once
 
 #include "codegen/loops/reducer.h"
@@ -8,17 +8,18 @@ namespace megjit::codegen::loops {
 
 class Team {
 public:
-    explicit Team(Frame& frame);  // whose vectors have one lane
+    explicit Team(Frame& frame);  // the frame's vectors have one lane
 
-    Value lane() const { return lane_; }  // of this thread in its team
-    Value slot() const { return slot_; }  // of the team in its block
-    // Totals of one lane, over the threads of the team. Parts are merged in the order of their
-    // threads: all get the same bits.
+    Value lane() const { return lane_; }  // number of this thread in its team
+    Value slot() const { return slot_; }  // number of the team in its block
+    // The totals of one lane, merged over the threads of the team. Parts are merged in the order of
+    // their threads: all threads get the same bits.
     Values merged(Reducer& reducer, const Values& total);
-    void barrier() { b_.barrier(is_warp()); }  // what the team has read may be written behind it
-    // Where blocks share rows: leaves the total of this block, number `first` of the row's words.
+    void barrier() { b_.barrier(is_warp()); }  // after it, threads may write what the team has read
+    // Where blocks share rows: stores the total of this block, from word `first` of the row's
+    // `words`.
     void leave(const Values& total, Value block, int64_t first, int64_t words);
-    // The totals of all blocks, in their order.
+    // The merged totals of all blocks, in their order.
     Values all_parts(Reducer& reducer, const Values& like, Value block, int64_t first,
                      int64_t words);
 
@@ -28,7 +29,7 @@ private:
     Values over_block(Reducer& reducer, const Values& total);
     Values over_columns(Reducer& reducer, Values total);
     Value from_thread(Value state, int mask);
-    Value to_word(Value state);  // i64
+    Value to_word(Value state);  // as i64
     Value of_word(Value word, Kind kind);
     Value place_in_scratch(size_t state, Value index);
     void put(const Values& states, Value index);
@@ -42,11 +43,11 @@ private:
     const GpuPlan& plan_;
     Value thread_, lane_, slot_;
     Value scratch_;
-    int64_t scratch_slots_ = 0;  // totals in shared memory, state by state
+    int64_t scratch_slots_ = 0;  // room for totals in shared memory, state by state
 };
 
-// Is this the last of the blocks that share rows to leave its part? Then the ticket is 0 again, for
-// the next launch.
+// Is this the last of the blocks that share rows to store its part? If so, the ticket is set to 0
+// again, for the next launch.
 Value is_last_part(Frame& frame, Value ticket);
 
 }  // namespace megjit::codegen::loops
