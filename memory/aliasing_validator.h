@@ -1,5 +1,6 @@
 // memory/aliasing_validator.h -- the judge of shared buffers. It runs the schedule on paper: each
-// byte remembers whose it is, each read checks that. It shares no code with memory/inplace.cpp.
+// byte remembers which value it holds, and each read checks that. It shares no code with
+// memory/inplace.cpp.
 #pragma once
 
 #include <string>

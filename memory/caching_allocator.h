@@ -37,7 +37,7 @@ private:
     std::unique_ptr<State> state_;
 };
 
-// For what is told how to make the allocator of its own pages.
+// Passed as a function to code that makes an allocator over its own pages.
 inline std::unique_ptr<runtime::Allocator> make_caching_allocator(
     std::unique_ptr<PageSource> pages) {
     return std::make_unique<CachingAllocator>(std::move(pages));

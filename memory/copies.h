@@ -5,17 +5,17 @@
 
 namespace megjit::memory {
 
-// Each run of a step writes copies of its values; a read takes the last one there is by then.
+// Each run of a step writes copies of its values; a read takes the last copy written before it.
 struct Copies {
     struct Copy {
         uint32_t value = 0;
-        uint32_t born = 0, last = 0;  // positions: its run, and the last one that reads it
+        uint32_t born = 0, last = 0;  // positions of its run and of its last reader
     };
 
-    // Throws std::invalid_argument when something is read that no step before has written.
+    // Throws std::invalid_argument when a step reads what no step before has written.
     Copies(const RecomputeSchedule& schedule, const std::vector<uint32_t>& order);
 
-    // Or has its value storage of its own, and this is what lies there?
+    // If not, the value has storage of its own, and this copy lies there.
     bool takes_room(uint32_t copy) const {
         const uint32_t value = all[copy].value;
         return !schedule.problem.values[value].is_kept || current[value] != copy;
@@ -26,9 +26,10 @@ struct Copies {
 
     const RecomputeSchedule& schedule;
     std::vector<Copy> all;
-    std::vector<uint32_t> current;  // by value: its last copy; kNone: there is none
-    std::vector<uint32_t> first_copy;  // by position, and one more: into all
-    std::vector<uint32_t> first_read, reads;  // by position, and one more: into reads; copies
+    std::vector<uint32_t> current;  // by value: its last copy, or kNone
+    std::vector<uint32_t> first_copy;  // by position, with one more at the end: index into `all`
+    std::vector<uint32_t> first_read, reads;  // by position, with one more: index into `reads`,
+                                              // which has copies
 };
 
 }  // namespace megjit::memory

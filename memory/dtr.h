@@ -36,12 +36,12 @@ private:
         double cost = 0;
         double last_use = 0;
         std::vector<Id> parents, children;
-        uint32_t set = kNone;  // of the union-find, when evicted
-        uint32_t place = kNone;  // among the candidates, when offered
+        uint32_t set = kNone;  // its set in the union-find, when evicted
+        uint32_t place = kNone;  // its place among the candidates, when offered
     };
     struct Set {
         uint32_t parent = kNone;  // kNone: a root
-        double cost = 0;  // of a root: the sum over its members
+        double cost = 0;  // for a root: the sum over its members
     };
 
     uint32_t root_of(uint32_t set);
@@ -56,7 +56,7 @@ private:
     std::vector<Set> sets_;
     size_t evicted_ = 0;
     bool samples_ = false;
-    std::minstd_rand random_;  // the same run chooses the same values
+    std::minstd_rand random_;  // seeded alike: the same run chooses the same values
     std::vector<uint32_t> roots_;  // scratch of cost_with_neighbours
 };
 

@@ -5,11 +5,11 @@
 
 namespace megjit::memory {
 
-// Each step that makes more bytes than it keeps longer from being let go of moves behind the steps
-// that follow it, up to the first that reads it: what runs again for that reader then runs before
-// the others of its operands are there, and a gradient of weights before that of what they are
-// multiplied with. Returns by place the position in `order`. Steps that are not repeatable stay
-// where they are, and nothing moves behind what overwrites an operand.
+// Delays each step whose results take more bytes than it sets free: the step moves after those that
+// follow it, up to the first one that reads its results. So a step that is repeated for a reader
+// runs before the reader's other operands exist, and the gradient of weights before that of their
+// input. Returns for each new place the position in `order`. Steps that are not repeatable keep
+// their place, and no step moves past one that overwrites an operand of it.
 std::vector<uint32_t> late_steps(const RecomputeSchedule& schedule,
                                  const std::vector<uint32_t>& order);
 

@@ -38,15 +38,15 @@ public:
     size_t lookups() const { return lookups_; }
 
 private:
-    // A node stands for a stretch of steps, its children for the halves of that stretch.
+    // A node covers a range of steps, its children the halves of that range.
     struct Node {
-        RangeSet throughout;  // taken by buffers that were stored at this node: in all its steps
-        RangeSet sometime;  // taken in at least one of its steps by a buffer stored at or below it
+        RangeSet throughout;  // taken in all its steps, by buffers that were stored at this node
+        RangeSet sometime;  // taken in at least one of its steps: stored at or below this node
     };
 
-    uint32_t leaves_ = 1;  // a power of two
+    uint32_t leaves_ = 1;  // number of leaves, a power of two
     std::vector<Node> nodes_;  // node i has children 2i and 2i+1; the root is 1
-    mutable std::vector<const RangeSet*> touched_;  // of one lowest_fit(), kept for its storage
+    mutable std::vector<const RangeSet*> touched_;  // scratch of lowest_fit(), kept for its storage
     mutable size_t lookups_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// memory/parts.h -- pieces of a value that need no storage beside it: operands of a concat, slices.
+// memory/parts.h -- values that need no storage of their own, as they are parts of others: operands
+// of a concat, slices.
 #pragma once
 
 #include "memory/inplace.h"
@@ -6,8 +7,8 @@
 namespace megjit::memory {
 
 // Puts an operand that is a part of a result into the result's buffer, and a slice into what it was
-// cut from, where nothing is overwritten that is still needed. A piece alone may keep a large
-// buffer alive: never makes the peak of the arena larger.
+// cut from, unless that overwrites a value that is still needed. A single piece may keep a large
+// buffer alive: the change is undone if it makes the peak of the arena larger.
 void share_parts(const Schedule& schedule, const std::vector<Lifetime>& live, Aliasing& aliasing);
 
 }  // namespace megjit::memory

@@ -26,21 +26,21 @@ struct Lifetime {
 };
 
 struct Buffer {
-    uint32_t id = 0;  // the caller's; the planner does not look at it
+    uint32_t id = 0;  // the caller's number; the planner does not look at it
     Lifetime live = {};
     size_t bytes = 0;
-    size_t align = 64;  // bytes, a power of two
+    size_t align = 64;  // in bytes, a power of two
 };
 
 struct Plan {
-    std::vector<size_t> offsets = {};  // bytes from the arena's start, by index of the buffer
+    std::vector<size_t> offsets = {};  // in bytes from the arena's start, by index of the buffer
     size_t arena_bytes = 0;
 };
 
-// Same buffers, same plan, on every machine. Near linear in the number of buffers when lifetimes
-// nest as those of a training step do (20,000 buffers: 30 ms); random lifetimes cost more (4 s).
-// Throws std::invalid_argument when an alignment is not a power of two, std::length_error when the
-// bytes do not fit in size_t.
+// The same buffers get the same plan on every machine. The time is nearly linear in the number of
+// buffers when lifetimes nest as those of a training step do (20,000 buffers: 30 ms); random
+// lifetimes cost more (4 s). Throws std::invalid_argument when an alignment is not a power of two,
+// std::length_error when the bytes do not fit in size_t.
 Plan plan_arena(std::span<const Buffer> buffers);
 
 // The most bytes that are live in one step: no arena can be smaller.

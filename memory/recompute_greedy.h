@@ -1,5 +1,5 @@
-// memory/recompute_greedy.h -- from choices to better choices: towards a smaller peak, and back to
-// a lower cost.
+// memory/recompute_greedy.h -- improves a choice of what to recompute: towards a smaller peak, and
+// back to a lower cost.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,12 @@
 namespace megjit::memory {
 
 struct GreedyOptions {
-    // How much the cost of what is recomputed together counts, beside that of the value itself.
-    // Where it counts much, checkpoints come out evenly spaced.
+    // Weight of the cost of what is recomputed together with a value, beside the value's own cost.
+    // With a large weight, checkpoints come out evenly spaced.
     double neighbourhood = 1;
-    // Refuse a choice that makes something recomputed together that is larger than the peak it
-    // lowers.
+    // Refuse a choice after which more is recomputed at once than fits below the peak it lowers.
     bool looks_ahead = true;
-    double most_cost = 3;  // times the plain order
+    double most_cost = 3;  // as a multiple of the plain order's cost
 };
 
 // Called with every plan on the way, which includes the start.
@@ -23,12 +22,13 @@ using Offer = std::function<void(const Levels&, const Simulation&)>;
 void lower_peak(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options,
                 const Offer& offer);
 
-// Keeps again what need not be recomputed for a peak of `most_bytes`. Returns the simulation of the
-// new levels.
+// Keeps values again that need not be recomputed for a peak of `most_bytes`. Returns the simulation
+// of the new levels.
 Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t most_bytes);
 
-// Nothing waits across a border of blocks up to the peak of the plain order but what the next
-// blocks read before that peak; a block ends where its values' bytes reach `block_bytes`.
+// Cuts the steps up to the peak of the plain order into blocks. No value waits across a border but
+// those that the next blocks read before that peak; a block ends where its values' bytes reach
+// `block_bytes`.
 Levels cut_in_blocks(const RecomputeSchedule& schedule, const Simulation& plain,
                      size_t block_bytes);
 

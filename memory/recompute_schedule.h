@@ -11,11 +11,11 @@
 namespace megjit::memory {
 
 // The time between two uses of a value in the plain order. Its level says what becomes of the
-// value: 0: it is kept. 1 and above: it is let go of, and computed again before the second use.
-// When something that is needed earlier needs it too, it is computed then, and it stays if nothing
-// of a lower level follows it among what is computed with it. So level-1 values stay between the
-// recomputed stretches of level-2 ones, as checkpoints of checkpoints. The last gap of a value goes
-// from its last use to the end: 0: it is gone; 1: it is kept.
+// value: 0: it is kept. 1 and above: it is dropped, and computed again before the second use. If
+// another value that is needed earlier is computed from it, it is computed then, and it stays if
+// nothing of a lower level follows it among what is computed with it. So level-1 values stay
+// between the recomputed stretches of level-2 ones, as checkpoints of checkpoints. The last gap of
+// a value goes from its last use to the end: 0: it is gone; 1: it is kept.
 struct Gap {
     uint32_t value = 0;
     uint32_t from = 0;  // step, in the plain order
@@ -27,22 +27,22 @@ inline constexpr uint8_t kMostLevel = 3;
 // A stretch of a schedule in which a value only waits.
 struct Wait {
     uint32_t gap = 0;
-    uint32_t from = 0, to = 0;  // positions at which it is written or read, and read
+    uint32_t from = 0, to = 0;  // positions of the write or read before, and of the next read
 };
 
 struct Simulation {
-    bool is_valid = false;  // false: so many steps that it was given up
+    bool is_valid = false;  // false: the list had too many steps, and the simulation was given up
     RematPlan plan = {};
     std::vector<size_t> bytes_at = {};  // by position in plan.order
-    std::vector<uint32_t> position_of = {};  // by step: where it stands for its own sake
+    std::vector<uint32_t> position_of = {};  // by step: its run that is no repetition
     std::vector<Wait> waits = {};
 };
 
-// Peak, cost and bytes at each place of a list of steps; throws like measure().
+// Peak, cost and bytes at each position of a list of steps; its maker throws like measure().
 struct Measured {
     RematPlan plan = {};
     std::vector<size_t> bytes_at = {};
-    std::vector<bool> is_needed = {};  // by position: some result is read, or kept
+    std::vector<bool> is_needed = {};  // by position: some result is read later, or kept
 };
 class RecomputeSchedule {
 public:
@@ -51,9 +51,9 @@ public:
 
     const RematProblem& problem;
     std::vector<Gap> gaps;
-    std::vector<uint32_t> first_gap;  // by value, and one more
-    Levels least_levels;  // what must be let go of: 1
-    std::vector<uint32_t> producer;  // by value; kNone: there from the start
+    std::vector<uint32_t> first_gap;  // by value, with one more at the end
+    Levels least_levels;  // 1 for values that must be dropped
+    std::vector<uint32_t> producer;  // by value; kNone: the value is there from the start
     std::vector<uint32_t> overwriter;  // by value: the first step that overwrites it, or kNone
     std::vector<std::vector<uint32_t>> readers;  // by value: steps, ascending, each once
 

@@ -1,6 +1,6 @@
-// memory/spans.h -- pages from the system, cut into spans that are split and joined again.
-// Its books lie outside the pages. Not safe from several threads: the owner holds a lock. It may
-// open it while the source maps or unmaps.
+// memory/spans.h -- pages from the system, cut into spans that are split and joined again. The
+// books lie outside the pages. Not safe from several threads: the owner holds a lock, which it may
+// open while the source maps or unmaps.
 #pragma once
 
 #include <cstddef>
@@ -21,16 +21,16 @@ public:
     Spans(const Spans&) = delete;
     Spans& operator=(const Spans&) = delete;
 
-    // A span of `bytes`, a multiple of kPageBytes; null when there is none. May throw
-    // std::bad_alloc when there is no memory for the books; then nothing has changed.
+    // These return a span of `bytes`, a multiple of kPageBytes; null when there is none. They may
+    // throw std::bad_alloc when there is no memory for the books; then nothing has changed.
     void* fit(size_t bytes);  // from cached pages meant for this size
     void* fit_anywhere(size_t bytes);  // from any cached pages: the last resort
-    void* grow(size_t bytes, size_t cap);  // from new pages, some more than now needed
+    void* grow(size_t bytes, size_t cap);  // from new pages, of which it may take more than `bytes`
     void* grow_exactly(size_t bytes, size_t cap);
 
-    void give(void* p) noexcept;  // a span back; allocates nothing
-    void trim() noexcept;  // unmaps what is free, where the system takes parts; else free regions
-    void unmap_all() noexcept;  // the end: no span may be in use any more
+    void give(void* p) noexcept;  // takes a span back; allocates nothing
+    void trim() noexcept;  // unmaps free pages if the system takes parts; else free regions
+    void unmap_all() noexcept;  // for the end, when no span is in use any more
     void set_growth(const runtime::Growth& growth) { growth_ = growth; }
 
     size_t reserved_bytes() const { return reserved_; }
@@ -38,10 +38,10 @@ public:
     void reset_peak() { peak_reserved_ = reserved_; }
 
 private:
-    // Small and large spans live in different regions. Why: one small tensor that stays would keep
+    // Small and large spans live in different regions, for one small tensor that stays would keep
     // the pages of a large one from going back to the system.
     enum Pool { kShared, kLarge, kPools };
-    using Free = std::set<std::pair<size_t, char*>>;  // (bytes, begin): the first fit is the best
+    using Free = std::set<std::pair<size_t, char*>>;  // (bytes, begin): first fit is best
 
     struct Region {  // what one map() returned
         char* begin = nullptr;
@@ -52,7 +52,8 @@ private:
     struct Span {
         size_t bytes = 0;
         Region region;
-        // The span's node in free_, kept here while it is in use, so that give() allocates none.
+        // The span's node in free_, kept here while the span is in use, so that give() allocates
+        // none.
         Free::node_type ticket = {};
         bool is_free() const { return ticket.empty(); }
     };

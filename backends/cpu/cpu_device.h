@@ -16,12 +16,12 @@ namespace megjit::cpu {
 // Makes an op ready for given types. Null where there is no kernel for them.
 using Prepare = std::shared_ptr<const runtime::Executable> (*)(
     const runtime::OpCall&, std::span<const runtime::Type> outputs);
-// `computes_whole` tells for which calls passes leave the op as it is, though it can be expanded;
-// null: they never do.
+// `computes_whole` says for which calls passes leave the op as it is, though it can be expanded;
+// null: for none.
 using Selects = bool (*)(const runtime::OpCall&);
 void register_kernel(std::string_view op, Prepare prepare, Selects computes_whole = nullptr);
 
-// How that op wants its weights (OperandKind) to lie.
+// Returns how the op wants its weights (OperandKind) to lie.
 using Packing = runtime::Layout (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
 void register_packing(std::string_view op, Packing packing);
 
@@ -40,7 +40,7 @@ public:
         const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
     runtime::Layout packed_layout(const runtime::OpCall& call,
                                   std::span<const runtime::Type> outputs, int input) override;
-    // Over all threads of the host.
+    // Runs the kernel on all threads of the host.
     std::shared_ptr<const runtime::Executable> prepare_kernel(
         const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
         const codegen::CompiledKernel* code) override;

@@ -46,8 +46,8 @@ int32_t widen(T v) {
     return v;
 }
 inline float widen(BFloat v) { return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16); }
-// As half_to_float, without branches so that loops vectorise: normal numbers by moving the
-// exponent, denormals by subtracting the 0.5 that their bits were put into.
+// Does what half_to_float does, without branches so that loops vectorise: normal numbers by moving
+// the exponent, denormals by subtracting 0.5 after their bits were put into a float of 0.5.
 inline float widen(Half v) {
     const uint32_t bits = static_cast<uint32_t>(v.bits) << 16, twice = bits + bits;
     const float normal = std::bit_cast<float>((twice >> 4) + (0xE0u << 23)) * 0x1p-112f;
@@ -95,7 +95,7 @@ auto with_any(DType dtype, Fn&& fn) {
     if (dtype == DType::c64) return fn(std::type_identity<Complex>{});
     return with_real(dtype, std::forward<Fn>(fn));
 }
-// By size alone, for kernels that only move elements.
+// Chooses the type by its size alone, for kernels that only move elements.
 template <class Fn>
 auto with_bytes(size_t bytes, Fn&& fn) {
     switch (bytes) {
@@ -113,6 +113,6 @@ using runtime::Split;
 using runtime::split_at;
 
 void copy_region(const Region& merged_region, size_t element_bytes, const void* from, void* to);
-void copy_bytes(const void* from, void* to, int64_t bytes);  // in parallel
+void copy_bytes(const void* from, void* to, int64_t bytes);  // runs in parallel
 
 }  // namespace megjit::cpu

@@ -11,7 +11,8 @@ namespace megjit::cpu {
 
 using Prepared = std::shared_ptr<const runtime::Executable>;
 
-// From a function (inputs, outputs, workspace); the rest as runtime::function_executable has it.
+// Makes one from a function (inputs, outputs, workspace); see runtime::function_executable for the
+// rest.
 template <class Run>
 Prepared executable(Run run, size_t workspace = 0, bool aliases = false,
                     std::vector<runtime::Executable::Part> parts = {}) {

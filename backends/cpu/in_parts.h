@@ -12,27 +12,28 @@ namespace megjit::cpu {
 
 struct Parts {
     int64_t count = 1;
-    // Bytes from one part to the next, by input (0: every part reads all of it), and of the result.
+    // Bytes from one part to the next, for each input (0: every part reads all of it), and for the
+    // result.
     std::vector<size_t> input_steps = {};
-    size_t output_step = 0;  // 0: what the parts give is added, one after the other, in float32
-    // The input on which the result may lie, or -1. Each part is then computed beside it, in the
-    // workspace, and copied: the parts lie one behind the other in both.
+    size_t output_step = 0;  // 0: results of parts are added in turn, in float32
+    // The input on which the result may lie, or -1. If they do, each part is computed in the
+    // workspace and copied: parts are contiguous in both.
     int in_place_on = -1;
-    size_t output_bytes = 0;  // of a part
+    size_t output_bytes = 0;  // bytes of a part's result
 };
 
-// `part` computes the first part, and each other one from operands that lie so many steps on.
+// `part` computes the first part, and each further one from operands that begin one step later.
 Prepared in_parts(Prepared part, Parts parts);
 
-// An op on large activations, some images at a time: how many is a matter of shapes alone, so that
-// it has the same bits wherever it runs. has_images: by input; others, as weights, are the same for
-// all images. The result may lie on the first input where that is as large. Nothing where images
-// are few or small.
+// Runs an op on large activations a few images at a time. Their number follows from shapes alone,
+// so that the op has the same bits wherever it runs. has_images: by input; others, as weights, are
+// the same for all images. The result may lie on the first input if that is as large. Null where
+// images are few or small.
 using PrepareOp = Prepared (*)(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
 Prepared by_images(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
                    const std::vector<bool>& has_images, PrepareOp prepare);
 
-// The same of an op whose result is a sum over the images that all operands have.
+// Does the same for an op whose result is a sum over the images that all operands have.
 Prepared sum_by_images(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
                        PrepareOp prepare);
 

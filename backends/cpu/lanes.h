@@ -1,6 +1,6 @@
 // backends/cpu/lanes.h -- kLanes floats, ints or booleans at a time: the V that scalar_math.h
-// wants. GCC vector types do the plain arithmetic, intrinsics what has no operator. Each
-// instruction set that includes this file is its own translation unit and its own namespace
+// wants. GCC vector types do the plain arithmetic, intrinsics the operations that have no operator.
+// Each instruction set that includes this file is its own translation unit and its own namespace
 // (MEGJIT_LEVEL).
 #pragma once
 
@@ -64,7 +64,7 @@ MEGJIT_WITH_NUMBER(>, B1)
 MEGJIT_WITH_NUMBER(>=, B1)
 #undef MEGJIT_WITH_NUMBER
 
-// Signed overflow wraps: done on unsigned lanes.
+// Signed overflow wraps, for lanes are added as unsigned numbers.
 inline I32 operator+(I32 a, I32 b) { return {(IntVector)((UintVector)a.v + (UintVector)b.v)}; }
 inline I32 operator-(I32 a, I32 b) { return {(IntVector)((UintVector)a.v - (UintVector)b.v)}; }
 inline I32 operator*(I32 a, I32 b) { return {(IntVector)((UintVector)a.v * (UintVector)b.v)}; }
@@ -113,7 +113,8 @@ inline IntVector first_lanes(int n) {
     return kIndex < n;
 }
 
-// kLanes elements, or the first n of them (the others 0, and untouched by a store).
+// Loads and stores kLanes elements, or the first n (a load fills the other lanes with 0, a store
+// leaves the other elements as they are).
 template <class T>
 T load(const void* from) {
     T x;
@@ -178,7 +179,7 @@ inline F32 ceil(F32 x) { return round<kUp>(x); }
 inline F32 trunc(F32 x) { return round<kToZero>(x); }
 inline F32 round_even(F32 x) { return round<kToEven>(x); }
 
-// NaN of either operand wins; of equal zeros the first.
+// A NaN of either operand wins; among equal zeros the first does.
 inline F32 max(F32 a, F32 b) { return select(ne(a, a), a, select(ne(b, b) | (a < b), b, a)); }
 inline F32 min(F32 a, F32 b) { return select(ne(a, a), a, select(ne(b, b) | (b < a), b, a)); }
 inline I32 max(I32 a, I32 b) { return select(a < b, b, a); }

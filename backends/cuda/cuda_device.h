@@ -22,17 +22,17 @@ using Selects = bool (*)(const runtime::OpCall&);
 // for none.
 void register_kernel(std::string_view op, Prepare prepare, Selects computes_whole = nullptr);
 
-// What the device is given by those above it.
+// Functions that higher rooms give to the device.
 struct Services {
-    // The allocator over the device's pages.
+    // Makes the allocator over the device's pages.
     std::unique_ptr<runtime::Allocator> (*make_allocator)(std::unique_ptr<runtime::PageSource>);
     runtime::ExpandOp expand;
 };
 
-// One queue of one GPU. Ops are served by, in this order: kernels of ours that registered for
-// them, generated ones, those of the simpler ops that they are made of, NVIDIA's libraries. The
-// libraries come before what a product with steps behind it is made of, and before our kernel for
-// attention and its parts.
+// One queue of one GPU. The first of these that serves an op computes it: a hand-written kernel
+// that registered for it, a generated kernel, the kernels of the simpler ops that it is made of,
+// NVIDIA's libraries. The libraries come before the parts of a product with an epilogue, and before
+// our kernel for attention and its parts.
 class CudaDevice final : public codegen::KernelDevice {
 public:
     CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)
@@ -73,8 +73,8 @@ private:
     std::unique_ptr<runtime::Allocator> allocator_;
 };
 
-// Registers one device for each GPU that the driver shows, when somebody first asks for anything
-// but the host.
+// Registers one device for each GPU that the driver shows, when somebody first asks for a device
+// other than the host.
 void discover_gpus(const Services& services);
 
 }  // namespace megjit::cuda

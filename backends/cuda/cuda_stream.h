@@ -27,8 +27,8 @@ struct LaunchSize {
     bool operator==(const LaunchSize&) const = default;
 };
 
-// What a kernel that checks values writes where one is wrong: kind 0 is right. It sets the stream's
-// flag, too.
+// A kernel that checks values writes this where a value is wrong: kind 0 means that all are right.
+// It also sets the stream's flag.
 struct Fault {
     int32_t kind = 0;
     int32_t axis = 0;
@@ -38,8 +38,8 @@ struct Fault {
 // Throws the error that the fault means.
 using Tell = std::function<void(const Fault&)>;
 
-// Tickets count what was queued; every sixteenth, and every one that another stream waits for, has
-// an event.
+// Tickets count queued work; every sixteenth, and every one that another stream waits for, has an
+// event.
 class CudaStream final : public runtime::Stream {
 public:
     using Ticket = runtime::Ticket;
@@ -48,38 +48,39 @@ public:
     ~CudaStream() override;
 
     Gpu& gpu() const { return gpu_; }
-    // `parameters`: packed, as the kernel has them.
+    // `parameters` are packed as the kernel has them.
     void launch(const LoadedKernel& kernel, const LaunchSize& size, const void* parameters,
                 size_t bytes);
-    // Work of the host, between what was queued before and after. What it throws is a failure of
-    // the stream. It must not call the driver. To a graph that repeats it, it is never the same.
+    // Queues work of the host. Its error is a failure of the stream. It must not call the driver. A
+    // graph that repeats work regards it as different each time.
     void call(std::function<void()> work);
-    // Asks libraries for what they tell the holder of a handle alone. Queues nothing.
+    // Asks libraries for facts that need a handle. Queues nothing.
     void ask_libraries(const std::function<void(LibraryStream&)>& ask);
-    // What a library queues by itself.
+    // Queues the work that a library's call queues.
     void run_library(const Product* product, std::span<const Address> inputs,
                      std::span<const Address> outputs, Address workspace,
                      const std::function<void(LibraryStream&)>& queue);
-    // Queues by a function that may wait, and so without a lock of ours: work of other threads may
+    // Lets `queue`, which may wait, queue work without a lock of ours: work of other threads may
     // come between. The work belongs to no graph.
     void run_by(const std::function<void(StreamHandle)>& queue);
-    // What was queued from `first` on has failed; told as other failures are.
+    // Marks what was queued from `first` on as failed; the error is reported as other failures are.
     void lose(Ticket first, const std::exception_ptr& error);
-    // Where the kernel that is launched next writes a Fault, in memory of the host that the GPU
-    // sees; `tell` is asked when that kernel has run.
+    // The address at which the next kernel to be launched writes a Fault, in memory of the host
+    // that the GPU sees; `tell` is asked when that kernel has run.
     Address fault_of_next(Tell tell);
     void clear(Address address, size_t bytes);
-    // Queues one byte to `to`: not 0 where work before it has failed and nobody was told.
+    // Queues a write of one byte to `to`: not 0 if work before it has failed and the failure is not
+    // yet reported.
     void tell_failure(void* to);
-    // Memory of all kernels of this stream, one after the other; the first `zeros` bytes are 0
-    // before each, which leaves them so. Another thread may ask for more before the kernel is
-    // queued: what was given stays as long as the stream.
+    // Memory that all kernels of this stream use in turn; the first `zeros` bytes are 0 before each
+    // kernel, and each leaves them so. Another thread may ask for more before the kernel is queued:
+    // memory once given stays as long as the stream.
     struct Scratch {
         Address zeros = 0, rest = 0;
     };
     Scratch scratch(size_t zeros, size_t rest);
     void wait_until_idle() noexcept;
-    // What `queue` queues, of a GPU that is only described. Nothing else queues meanwhile.
+    // Counts what `queue` queues on a GPU that is only described. Nothing else may queue meanwhile.
     runtime::Queued count(const std::function<void()>& queue);
 
     Ticket record() override;
@@ -99,36 +100,37 @@ public:
     Ticket record_time() override;
     double seconds_between(Ticket begin, Ticket end) const override;
     bool stops_at_failure() const override { return false; }
-    // As a CUDA graph from the second time on, whose kernels get other operands where they changed.
+    // Makes a CUDA graph the second time. In later runs its kernels get other operands where these
+    // changed.
     void repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) override;
 
 private:
-    // What queued work was for. Kept until it has run.
+    // Whom queued work serves, for errors. Kept until the work has run.
     struct Work {
         Ticket ticket = 0;
         std::string op = {}, where = {};
-        int fault = -1;  // of faults_
+        int fault = -1;  // place in faults_
         Tell tell = {};
-        bool is_of_graph = false;  // which keeps the place of the fault
+        bool is_of_graph = false;  // a graph owns the place of the fault
     };
-    static thread_local Work next;  // what this thread says of what it queues next
+    static thread_local Work next;  // how this thread names what it queues next
     struct Marker {
         Ticket ticket = 0;
         Event event = nullptr;
     };
-    // Work that failed, and what was queued until somebody was told.
+    // Work that failed, and what was queued until the failure was reported.
     struct Lost {
         Ticket first = 0, last = 0;
         std::exception_ptr error;
     };
-    // What tells one piece of queued work from another: calls of the driver by name and arguments,
-    // launches by function, size and parameters.
+    // Distinguishes one piece of queued work from another: calls of the driver by name and
+    // arguments, launches by function, size and parameters.
     struct Piece {
         const char* call = nullptr;
         Function function = nullptr;
         LaunchSize size = {};
         std::span<const std::byte> arguments = {};
-        size_t moved_bytes = 0;  // read and written, where the driver does no more than that
+        size_t moved_bytes = 0;  // bytes read and written by a call that only moves bytes
     };
     // A host function that was queued.
     struct Task {
@@ -136,14 +138,14 @@ private:
         std::function<void()> work;
         Work name;
         std::atomic<Ticket> ticket;
-        std::shared_ptr<Task> own = {};  // until it has run, where no graph keeps it
+        std::shared_ptr<Task> own = {};  // until it has run, unless a graph keeps it
         void run();
     };
     class Graph;
 
     Entered enter() const;
-    // With mutex_:
-    // Queues by `queue`, which calls the driver; or leaves it to the graph that is being made.
+    // These need mutex_.
+    // Calls `queue`, which calls the driver; or leaves it to the graph that is being made.
     template <class Queue>
     void queue(const Piece& piece, const Queue& queue);
     void count(const Piece& piece);
@@ -158,8 +160,8 @@ private:
     int take_fault();
     Fault& fault_at(int place);
     void refuse_dead() const;
-    // Throws what the driver says, whichever call tells of it first: events are recorded behind
-    // work that may have failed by then. After a fatal result nothing works any more.
+    // Throws the driver's error, whichever call reports it first: events are recorded after work
+    // that may have failed by then. After a fatal error nothing works any more.
     void check(Result result, const char* call);
     void check_idle(Result result, const char* call);
     void fail(const Work& work, const std::exception_ptr& error);
@@ -172,33 +174,35 @@ private:
     mutable StreamHandle handle_ = nullptr;
     using Lock = std::unique_lock<std::recursive_mutex>;
     Lock locked() const;
-    mutable std::recursive_mutex mutex_;  // held while a graph is made of what is queued
+    mutable std::recursive_mutex mutex_;  // also held while a graph is made of queued work
     uint64_t calls_ = 0;
-    Graph* graph_ = nullptr;  // that is being made, or compared with
-    runtime::Queued* counted_ = nullptr;  // that takes what is queued
-    std::atomic<Ticket> queued_ = 0;  // also read without the lock, in a child of fork() too
+    Graph* graph_ = nullptr;  // the graph that is being made, or compared with
+    runtime::Queued* counted_ = nullptr;  // where queued work is counted
+    std::atomic<Ticket> queued_ = 0;  // also read without the lock, even in a child of fork()
     Ticket done_ = 0;
-    std::deque<Work> works_;  // not retired yet
+    std::deque<Work> works_;  // work not yet retired
     std::deque<Marker> markers_;
     std::vector<Event> spare_events_;
     std::map<Ticket, Event> times_;
     std::vector<Fault*> fault_blocks_;  // pinned: the GPU writes here
-    std::vector<int> free_faults_;  // places in them
-    mutable int32_t* flag_ = nullptr;  // pinned, too: work has failed, and nobody was told
+    std::vector<int> free_faults_;  // free places in these blocks
+    mutable int32_t* flag_ = nullptr;  // pinned, too; not 0: a failure is not yet reported
     // A ring of pinned memory, from which uploads are read.
     struct Staged {
         size_t begin = 0, end = 0;
-        Ticket ticket = 0;  // of the upload that reads it
+        Ticket ticket = 0;  // ticket of the upload that reads it
     };
     std::byte* staging_ = nullptr;
     std::deque<Staged> staged_;  // oldest first
     std::unique_ptr<LibraryStream> libraries_;  // made at the first use
-    std::exception_ptr dead_;  // the GPU does no more work
-    std::vector<Address> scratches_;  // the last one is in use; each at least twice the one before
+    std::exception_ptr dead_;  // why the GPU does no more work
+    std::vector<Address> scratches_;  // only the last is in use; each at least doubles the one
+                                      // before
     size_t scratch_zeros_ = 0, scratch_rest_ = 0;
-    mutable std::mutex lost_mutex_;  // of the two below; the driver's thread takes it, no other one
+    mutable std::mutex lost_mutex_;  // guards the two below; the driver's thread takes only this
+                                     // one
     std::vector<Lost> lost_;
-    bool has_failed_ = false;  // and nobody was told
+    bool has_failed_ = false;  // a failure is not yet reported
 };
 
 }  // namespace megjit::cuda

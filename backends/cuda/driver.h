@@ -12,7 +12,7 @@ namespace megjit::cuda {
 
 using Result = int;  // 0 is success
 using DeviceId = int;
-using Address = uint64_t;  // in the GPU's memory
+using Address = uint64_t;  // an address in the GPU's memory
 using Context = struct OpaqueContext*;
 using Module = struct OpaqueModule*;
 using Function = struct OpaqueFunction*;
@@ -23,7 +23,7 @@ using GraphHandle = struct OpaqueGraph*;
 using GraphNode = struct OpaqueGraphNode*;
 using GraphExec = struct OpaqueGraphExec*;
 
-// What `extra` of a launch lists: a key and its value in turns (CU_LAUNCH_PARAM_*).
+// `extra` of a launch lists these keys, each followed by its value (CU_LAUNCH_PARAM_*).
 inline void* const kParameterEnd = nullptr;
 inline void* const kParameterBuffer = reinterpret_cast<void*>(1);
 inline void* const kParameterBytes = reinterpret_cast<void*>(2);
@@ -107,7 +107,7 @@ public:
     // DeviceError in plain words when there is no driver (runtime/host/nvidia_libraries.h), or no
     // GPU.
     CudaDriver();
-    // One that somebody else wrote (described_card.h).
+    // A driver that somebody else wrote (described_card.h).
     CudaDriver(const Functions& functions, bool is_emulated);
 
     const Functions& call() const { return functions_; }
@@ -119,7 +119,7 @@ public:
     const Emulation* emulation() const { return emulation_.last_fault ? &emulation_ : nullptr; }
     int device_count() const { return device_count_; }
     int version() const { return version_; }  // 12040 is CUDA 12.4
-    // DeviceError that names the call, and what the driver says of the result.
+    // DeviceError that names the call, and the driver's text for the result.
     void check(Result result, const char* call) const;
 
 private:

@@ -8,7 +8,7 @@
 namespace megjit::cuda {
 
 // One kernel over several spaces; the kernel service has an image for each, or makes it. Without
-// `runs` it can be asked what it needs, and no more.
+// `runs` the executable only answers what it needs.
 std::shared_ptr<const runtime::Executable> generated_kernel(
     Gpu& gpu, const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
     bool runs);

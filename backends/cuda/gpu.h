@@ -1,5 +1,5 @@
-// backends/cuda/gpu.h -- Gpu: one card's context and facts, its memory, and code that was loaded
-// into it.
+// backends/cuda/gpu.h -- Gpu: one card's context and properties, its memory, and the code that was
+// loaded into it.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ public:
     // DeviceError with the driver's log when the code does not load.
     LoadedKernel(const Gpu& gpu, const std::string& code, const std::string& entry,
                  uint32_t shared_bytes);
-    explicit LoadedKernel(const Gpu& gpu) : gpu_(gpu) {}  // without code, to be counted
+    explicit LoadedKernel(const Gpu& gpu) : gpu_(gpu) {}  // has no code, and is only counted
     ~LoadedKernel();
     LoadedKernel(const LoadedKernel&) = delete;
     Function function() const { return function_; }
@@ -37,11 +37,11 @@ private:
     Function function_ = nullptr;
 };
 
-// A GPU's context is current to this thread while it lives; then the one that was current before,
-// whose GPU other libraries use.
+// Makes a GPU's context current to this thread while it lives; then the former context is current
+// again, whose GPU other libraries use.
 class [[nodiscard]] Entered {
 public:
-    Entered() = default;  // nothing changed
+    Entered() = default;  // changes nothing
     Entered(const Functions& call, Context before) : call_(&call), before_(before) {}
     Entered(Entered&& other) noexcept
         : call_(std::exchange(other.call_, nullptr)), before_(other.before_) {}
@@ -59,7 +59,7 @@ private:
 class Gpu {
 public:
     Gpu(const CudaDriver& driver, int ordinal);
-    // Describes a card that is not there. One that does not compile serves plans alone.
+    // Describes a card that does not exist here. One that does not compile serves plans alone.
     Gpu(const CudaDriver& driver, CardDescription description, bool compiles);
     Gpu(const Gpu&) = delete;
 
@@ -68,9 +68,9 @@ public:
     const CardDescription& description() const { return description_; }
     const std::string& name() const { return description_.name; }
     bool is_there() const { return is_there_; }
-    // Else kernels have no code: what is queued is counted (CudaDevice::rehearse).
+    // If not, kernels have no code: queued work is only counted (CudaDevice::rehearse).
     bool compiles() const { return compiles_; }
-    // No other GPU of any machine has it; of emulated ones, no other process's.
+    // A text that no other GPU of any machine has; for emulated GPUs, no other process's.
     std::string identity() const;
     // 90 is sm_90. An emulated card takes PTX only.
     runtime::CodeTarget target() const {
@@ -81,48 +81,48 @@ public:
         size_t free = 0, total = 0;
     };
     Memory memory() const;
-    // Comes before calls of the driver. DeviceError in a child of fork(), where no GPU can be
-    // used that the parent used.
+    // To be called before calls of the driver. DeviceError in a child of fork(), which cannot use a
+    // GPU that its parent used.
     Entered enter() const;
-    void refuse_child() const;  // DeviceError in a child of the process that uses it
+    void refuse_child() const;  // DeviceError in a child of the process that uses the GPU
     Context context() const;  // made at the first use
 
-    // From now on copies between both go without the host, where the machine has a way.
+    // From now on copies between the two GPUs bypass the host, where the machine has a way.
     void reach(const Gpu& other) const;
-    bool holds(const void* address) const;  // also of other libraries' memory
+    bool holds(const void* address) const;  // true for other libraries' memory, too
     Address allocate(size_t bytes) const;  // 0 when there is no room
     void free(Address address) const noexcept;
-    // Calls the driver by `call`. If that finds no memory, everything that keeps memory for later
-    // gives it up, and `call` is tried again. OutOfMemory (`bytes` for `what_for`) if that fails.
+    // Calls the driver by `call`. If the driver finds no memory, all holders of idle memory give it
+    // up, and `call` is tried again. OutOfMemory (`bytes` for `what_for`) if that fails.
     Result with_room(const std::function<Result()>& call, size_t bytes,
                      const std::string& what_for) const;
-    // Pinned: copies to and from it run beside the host's work. The first is freed by the caller.
+    // Pinned memory: copies to and from it run beside the host's work. The caller frees it.
     void* pinned(size_t bytes) const;
     std::shared_ptr<std::byte[]> host_memory(size_t bytes) const;
 
-    // From what all launches of the image share. What was asked for last stays loaded: to unload a
+    // Loads what all launches of the image share. Recently used images stay loaded, for unloading a
     // module waits for the GPU.
     std::shared_ptr<const LoadedKernel> load(const std::shared_ptr<const codegen::GpuImage>& image);
-    // CUDA C++ of ours; `text` is compiled once, where the GPU compiles.
+    // Loads CUDA C++ of ours; `text` is compiled once, if the GPU compiles.
     std::shared_ptr<const LoadedKernel> load_source(const std::string& text,
                                                     const std::string& entry);
 
 private:
     const CudaDriver& driver_;
     int ordinal_;
-    bool is_there_;  // else described alone
+    bool is_there_;  // if not, the card is only described
     bool compiles_ = true;
-    uint64_t forks_;  // of the process that may use it
+    uint64_t forks_;  // which process may use it
     CardDescription description_;
     DeviceId device_ = 0;
-    // The primary one, made at the first use; never released: the process ends with it.
+    // The primary context, made at the first use; it is never released, but ends with the process.
     mutable std::mutex context_mutex_;
     mutable Context context_ = nullptr;
-    mutable std::set<int> reached_;  // ordinals
+    mutable std::set<int> reached_;  // ordinals of the GPUs that reach() was called for
     struct OfImage;
     using Recent = std::list<std::shared_ptr<const OfImage>>;
-    std::mutex mutex_;  // of what follows; nothing is compiled, loaded or unloaded under it
-    Recent recent_;  // the last asked for first
+    std::mutex mutex_;  // guards the members below, but no loading or compiling
+    Recent recent_;  // most recently used first
     std::unordered_map<const codegen::GpuImage*, Recent::iterator> images_;
     std::unordered_map<std::string, std::shared_ptr<const LoadedKernel>> sources_;
 };

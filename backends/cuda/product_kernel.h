@@ -7,8 +7,7 @@
 
 namespace megjit::cuda {
 
-// By the rules of runtime/host/product_rules.h. Null, with the reason, where no library serves the
-// op.
+// Follows runtime/host/product_rules.h. Null, with the reason, where no library serves the op.
 std::shared_ptr<const runtime::Executable> product_kernel(CudaDevice& device,
                                                           const runtime::OpCall& call,
                                                           std::span<const runtime::Type> outputs,

@@ -1,5 +1,5 @@
 // backends/cuda/source_kernel.h -- SourceKernel: a kernel written by hand as CUDA C++, compiled by
-// NVRTC when it is first wanted.
+// NVRTC when it is first needed.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ private:
     std::shared_ptr<const LoadedKernel> loaded_;
 };
 
-// Blocks of `threads` for `count` threads; kernels stride over what is more than a grid.
+// The blocks for `count` threads, `threads` in each; beyond the largest grid, kernels stride.
 inline LaunchSize blocks_for(int64_t count, uint32_t threads = 256) {
     constexpr int64_t kMostBlocks = int64_t{1} << 20;
     const int64_t blocks = std::min(kMostBlocks, (count + threads - 1) / threads);

@@ -1,5 +1,5 @@
-// backends/cuda/stream_graph.h -- what CudaStream::repeat keeps: CUDA graphs, and what they were
-// made of.
+// backends/cuda/stream_graph.h -- what CudaStream::repeat keeps: CUDA graphs, and the work that
+// they were made of.
 #pragma once
 
 #include <list>
@@ -9,23 +9,23 @@
 namespace megjit::cuda {
 
 // A graph repeats work of a stream. Work that is the same as before costs one launch; the same
-// kernels on other operands cost one call of the driver for each that changed. Other work (a
+// kernels on other operands cost one call of the driver for each kernel that changed. Other work (a
 // library's call or a copy at other addresses, say) becomes a graph of its own, of which some are
-// kept: a step whose results change places finds the one it had with those. Work that is never the
-// same is queued piece by piece.
+// kept: a step whose results alternate between places finds the graph for these. Work that is
+// different each time is queued piece by piece.
 class CudaStream::Graph final : public runtime::Stream::Kept {
 public:
     explicit Graph(CudaStream& stream) : stream_(stream) {}
     ~Graph() override;
 
-    // All with the stream's mutex.
+    // All functions need the stream's mutex.
     void run(const std::function<void()>& queue);
-    // While `queue` runs: the next piece of work.
+    // While `queue` runs: adds the next piece of work.
     void add(const Piece& piece, Work work, const std::function<Result()>& queue);
-    // Where the next kernel that checks values writes its faults: each run has the same places, in
-    // their order.
+    // The place where the next kernel that checks values writes its faults: each run has the same
+    // places, in their order.
     int next_fault();
-    // While work is captured: of a host function, as long as the graph that calls it.
+    // While work is captured: keeps the task of a host function as long as the graph that calls it.
     void keep(std::shared_ptr<Task> task) { captured_.tasks.push_back(std::move(task)); }
 
 private:
@@ -39,8 +39,8 @@ private:
         Work work;
     };
     struct Made {
-        std::vector<Item> items;  // as they were launched last
-        std::vector<GraphNode> nodes;  // of graph, by item; of kernels alone
+        std::vector<Item> items;  // the work as it was launched last
+        std::vector<GraphNode> nodes;  // nodes of `graph`, by item; only for kernels
         std::vector<std::shared_ptr<Task>> tasks;
         GraphHandle graph = nullptr;
         GraphExec exec = nullptr;
@@ -54,14 +54,14 @@ private:
     void destroy(Made& made);
 
     CudaStream& stream_;
-    std::list<Made> made_;  // the last launched first
-    std::vector<int> faults_;  // places of all runs
-    int captures_ = 0;  // since one was launched again
-    int left_alone_ = 0;  // runs that were queued piece by piece since then
-    // While work is looked at, or captured:
+    std::list<Made> made_;  // most recently launched first
+    std::vector<int> faults_;  // places that all runs use
+    int captures_ = 0;  // captures since a graph was launched again
+    int left_alone_ = 0;  // runs since then that were queued piece by piece
+    // These are for work that is being looked at, or captured:
     bool is_looking_ = false;
     size_t count_ = 0, asked_ = 0;
-    std::vector<Item> seen_;  // the first count_ of them
+    std::vector<Item> seen_;  // the first count_ items are valid
     Made captured_;
 };
 

@@ -12,15 +12,14 @@
 namespace megjit::halide_backend {
 
 Halide::Type type_of(codegen::loops::Type type);
-Halide::Type memory_type(codegen::loops::Kind kind, int lanes);  // truths lie in memory as bytes
+Halide::Type memory_type(codegen::loops::Kind kind, int lanes);  // booleans are bytes in memory
 
 Halide::Expr constant(codegen::loops::Type type, uint64_t bits);
 Halide::Expr widen(runtime::DType dtype,
-                   const Halide::Expr& stored);  // from memory to the compute type
-Halide::Expr shorten(runtime::DType dtype, const Halide::Expr& value);  // and back
-Halide::Expr convert(const Halide::Type& to, const Halide::Expr& value);  // also a bool
-// `value`, a real, in a way that LLVM cannot look through; `opaque_zero` is an i32 that it cannot
-// know.
+                   const Halide::Expr& stored);  // converts a value from memory to its compute type
+Halide::Expr shorten(runtime::DType dtype, const Halide::Expr& value);  // converts it back
+Halide::Expr convert(const Halide::Type& to, const Halide::Expr& value);  // `to` may be bool
+// Hides the real number `value` from LLVM's optimizations; LLVM cannot know the i32 `opaque_zero`.
 Halide::Expr fenced(const Halide::Expr& value, const Halide::Expr& opaque_zero);
 Halide::Expr compute(runtime::ScalarOp op, codegen::loops::Kind kind,
                      std::span<const Halide::Expr> v);

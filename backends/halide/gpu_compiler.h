@@ -1,5 +1,5 @@
-// backends/halide/gpu_compiler.h -- HalideGpuCompiler: kernels for NVIDIA GPUs as PTX, by the same
-// plug-in.
+// backends/halide/gpu_compiler.h -- HalideGpuCompiler: kernels for NVIDIA GPUs as PTX, made by the
+// plug-in of HalideCompiler.
 #pragma once
 
 #include "backends/halide/loader.h"

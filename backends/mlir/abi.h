@@ -7,29 +7,29 @@
 
 extern "C" {
 
-// Receives the whole result, or the text of what went wrong, in one call.
+// Receives the whole result, or the text of an error, in one call.
 typedef void (*megjit_mlir_sink)(void* to, const char* data, size_t bytes);
 
 constexpr int kMegjitMlirAbi = 5;
 int megjit_mlir_abi(void);
-// Before anything else: the runtime::Isa that code may use.
+// Sets the runtime::Isa that code may use. To be called before anything else.
 void megjit_mlir_bound(int isa);
 
 // LLVM's version, the CPU and a hash of its features.
 void megjit_mlir_version(megjit_mlir_sink sink, void* to);
-// The text of a KernelIR to relocatable object code, to readable LLVM IR, or to assembly; 0, or 1
-// and a text of why not.
+// Compiles the text of a KernelIR to relocatable object code, to readable LLVM IR, or to assembly.
+// Returns 0, or 1 with an error text.
 int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
-// Object code to the address of its kernel; null and a text of why not.
+// Loads object code and returns the address of its kernel; null with an error text.
 void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, void* to);
 
-// codegen::GpuPlan, and ten times the compute capability of the GPU.
+// The fields of a codegen::GpuPlan, and ten times the compute capability of the GPU.
 struct megjit_mlir_gpu {
     int32_t cover, vector, threads, team, tile, rows_lie_along_sum, tensor_cores, joins, arch;
 };
-// The text of a legal KernelIR to PTX, or to readable LLVM IR; as above.
+// Compiles the text of a legal KernelIR to PTX, or to readable LLVM IR; returns as above.
 int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu,
                             megjit_mlir_sink sink, void* to);
 int megjit_mlir_gpu_source(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu,

@@ -10,8 +10,8 @@
 namespace megjit::mlir_backend {
 
 struct VectorTarget {
-    int native = 4;  // lanes of 32 bits in a register
-    bool truncates = false;  // x86: one instruction gives INT32_MIN for what no i32 holds
+    int native = 4;  // number of 32-bit lanes in a register
+    bool truncates = false;  // x86: an instruction gives INT32_MIN for numbers that no i32 holds
 };
 
 class ScalarEmitter {
@@ -25,13 +25,14 @@ public:
     mlir::Value compute(runtime::ScalarOp op, codegen::loops::Kind kind,
                         llvm::ArrayRef<mlir::Value> v);
     mlir::Value convert(codegen::loops::Kind from, codegen::loops::Type to, mlir::Value value);
-    mlir::Value widen(runtime::DType dtype, mlir::Value stored);  // from memory to the compute type
-    mlir::Value shorten(runtime::DType dtype, mlir::Value value);  // and back
-    // `x` in a way that LLVM does not look through.
+    mlir::Value widen(runtime::DType dtype, mlir::Value stored);  // from memory to its compute type
+    mlir::Value shorten(runtime::DType dtype, mlir::Value value);  // from its compute type to
+                                                                   // memory
+    // Hides `x` from LLVM's optimizations.
     mlir::Value fenced(mlir::Value x);
 
 private:
-    mlir::Type like(mlir::Value value, mlir::Type element) const;  // as many lanes
+    mlir::Type like(mlir::Value value, mlir::Type element) const;  // has as many lanes as `value`
     mlir::Value of_reals(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);
     mlir::Value of_integers(runtime::ScalarOp op, bool is_index, llvm::ArrayRef<mlir::Value> v);
     mlir::Value of_truths(runtime::ScalarOp op, llvm::ArrayRef<mlir::Value> v);

@@ -1,5 +1,5 @@
 // backends/mlir/gpu_compiler.h -- MlirGpuCompiler: kernels for NVIDIA GPUs as PTX, which the driver
-// finishes. By the plug-in of MlirCompiler; needs neither CUDA nor libdevice.
+// compiles further. The plug-in of MlirCompiler makes them; it needs neither CUDA nor libdevice.
 #pragma once
 
 #include "backends/mlir/loader.h"

@@ -1,4 +1,4 @@
-// backends/mlir/gpu_machine.h -- LLVM IR to PTX for an NVIDIA GPU; needs none.
+// backends/mlir/gpu_machine.h -- compiles LLVM IR to PTX for an NVIDIA GPU; it needs no GPU.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@ class Module;
 
 namespace megjit::mlir_backend {
 
-// `arch` is ten times the compute capability; of one that LLVM does not know, the newest before it.
-// DeviceError for one that is too old. The module is optimized in place.
+// `arch` is ten times the compute capability; for one that LLVM does not know, the newest one
+// before it is used. DeviceError for an old one that is not supported. The module is optimized in
+// place.
 std::string to_ptx(llvm::Module& module, int arch);
-void optimize_for_gpu(llvm::Module& module, int arch);  // what to_ptx begins with
+void optimize_for_gpu(llvm::Module& module, int arch);  // the first part of to_ptx
 
 }  // namespace megjit::mlir_backend

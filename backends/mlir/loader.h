@@ -1,6 +1,6 @@
-// backends/mlir/ -- kernels as machine code of this CPU, by MLIR and LLVM.
-// In: the text of a KernelIR. Out: object code, and its address once loaded.
-// LLVM lives in a plug-in that is opened at the first compile; this loader is all that others see.
+// backends/mlir/ -- kernels as machine code of this CPU, made by MLIR and LLVM. In: the text of a
+// KernelIR. Out: object code, and its address once loaded. LLVM lives in a plug-in that is opened
+// at the first compilation; all other code sees this loader alone.
 #pragma once
 
 #include "codegen/gpu_plan.h"
@@ -13,7 +13,7 @@ public:
     explicit MlirCompiler(std::filesystem::path plugin);
     codegen::NativeOps native() const override { return codegen::kX86Ops; }
     codegen::KernelFn load(const std::string& object) override;
-    // For GPUs, of legal kernels: PTX, and readable LLVM IR.
+    // Compiles legal kernels for GPUs: to PTX, and to readable LLVM IR.
     std::string compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
                                 int arch) const;
     std::string source_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,

@@ -23,7 +23,7 @@ public:
     std::string version() const;  // LLVM's version, CPU, hash of its features
     void optimize(llvm::Module& module);
     std::string to_object(llvm::Module& module);
-    std::string to_assembly(llvm::Module& module);  // the same, to be read
+    std::string to_assembly(llvm::Module& module);  // the same code in readable form
     void* load(const std::string& object);  // the address of kKernelSymbol; throws DeviceError
 
 private:

@@ -28,7 +28,8 @@ public:
     std::string version_key() const override;
     std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
                         codegen::CodeTarget target) const override;
-    // A CUBIN; for a GPU that is newer than NVRTC, PTX of the newest architecture that NVRTC knows.
+    // Makes a CUBIN; for a GPU that is newer than NVRTC, PTX of the newest architecture that NVRTC
+    // knows.
     codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
                               codegen::CodeTarget target) override;
     std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,

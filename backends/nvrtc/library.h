@@ -17,9 +17,10 @@ public:
     bool found() const { return functions_ != nullptr; }
     const std::string& why_not() const { return library_.why_not; }
     const std::string& version() const { return library_.version_text; }  // "13.0"
-    const std::vector<int>& archs() const { return archs_; }  // ascending, as 90
+    const std::vector<int>& archs() const { return archs_; }  // in ascending order, as 90
 
-    // DeviceError with the compiler's log. `target` is sm_90 for a CUBIN, compute_90 for PTX.
+    // Compiles CUDA C++. DeviceError with the compiler's log. `target` is sm_90 for a CUBIN,
+    // compute_90 for PTX.
     std::string compile(const std::string& text, const std::string& target) const;
 
 private:

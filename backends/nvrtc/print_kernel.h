@@ -1,5 +1,5 @@
-// backends/nvrtc/print_kernel.h -- a kernel as CUDA C++. The same text compiles as C++ for the host
-// beside tests/backends/cuda_emulation.h, which is how it is tested without a GPU.
+// backends/nvrtc/print_kernel.h -- prints a kernel as CUDA C++. The same text compiles as C++ for
+// the host together with tests/backends/cuda_emulation.h, which is how it is tested without a GPU.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace megjit::nvrtc {
 
-// What every kernel may use: loads and stores, conversions, reductions.
+// Functions that every kernel may use: loads and stores, conversions, reductions.
 std::string_view prelude();
 
-// One function, extern "C" and named `entry`. DeviceError when it has more parameters than a launch
-// takes.
+// Prints one function, extern "C" and named `entry`. DeviceError when it has more parameters than a
+// launch takes.
 std::string print_kernel(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
                          std::string_view entry);
 

@@ -1,6 +1,6 @@
 // backends/processes/hierarchical.h -- Hierarchical: a group on several machines that adds up large
-// vectors within each machine first, by reading them where they lie, then between machines, with
-// one member of each.
+// vectors within each machine first, where members read each other's memory, then between machines,
+// with one member of each.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,12 @@
 
 namespace megjit::processes {
 
-// `Flat`: what it is but for that, SocketCommunicator or one that derives from it.
+// `Flat`: how the group does everything else: SocketCommunicator or a class derived from it.
 template <class Flat>
 class Hierarchical final : public Flat {
 public:
-    // `machines`: a number for the machine of each rank of the world; `more`: as Flat takes it.
+    // `machines`: a number for the machine of each rank of the world; `more`: other arguments of
+    // Flat.
     template <class... More>
     Hierarchical(const std::vector<int>& machines, std::shared_ptr<World> world,
                  const std::vector<int>& members, const More&... more)
@@ -46,10 +47,10 @@ public:
     }
 
 private:
-    static constexpr size_t kFlatBytes = 32 << 10;  // up to here one step is less than three
+    static constexpr size_t kFlatBytes = 32 << 10;  // below it one step is faster than three
 
     std::unique_ptr<SocketCommunicator> near_;
-    std::unique_ptr<Flat> far_;  // of the first member on its machine
+    std::unique_ptr<Flat> far_;  // only in the first member on a machine
 };
 
 }  // namespace megjit::processes

@@ -1,5 +1,5 @@
-// backends/processes/operation.h -- Operation: one call of one member of a group, while it lives.
-// Peers are ranks of the group here.
+// backends/processes/operation.h -- Operation: one call of one member of a group, while the call
+// runs. Peers are ranks of the group here.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace megjit::processes {
 
-// Memory so many bytes behind another place.
+// The address `bytes` bytes after a place.
 template <std::integral Bytes>
 std::byte* behind(void* start, Bytes bytes) {
     return static_cast<std::byte*>(start) + bytes;
@@ -27,14 +27,15 @@ const std::byte* behind(const void* start, Bytes bytes) {
 struct Group {
     World& world;
     std::vector<int> members;
-    int rank = 0;  // of this process
-    std::optional<bool> reads = {};  // do all members read what the others offer?
+    int rank = 0;  // rank of this process
+    std::optional<bool> reads = {};  // can all members read what the others offer?
     std::vector<std::byte> scratch = {};
     int size() const { return static_cast<int>(members.size()); }
 };
 
-// Sends that World::held() keeps go before an operation, or beside it where it is a message itself:
-// two processes that send to each other before they receive do not wait for each other.
+// When sends that World::held() keeps are made: before an operation, or together with it if it is a
+// message itself, so that two processes that send to each other before they receive do not wait for
+// each other.
 enum class HeldSends : uint8_t { before, joined };
 
 class Operation {
@@ -48,24 +49,25 @@ public:
         for (int step = 1; step < size(); ++step) fn((rank() + step) % size());
     }
 
-    // Messages are collected, and exchanged by run().
+    // Messages are collected, and exchanged in run().
     void send(int peer, const void* data, size_t bytes);
     void receive(int peer, void* data, size_t bytes);
     void run();
-    // After a meeting: `moves` is asked until it is true.
+    // After meet(): calls `moves` until it returns true.
     void accompany(const std::function<bool()>& moves);
-    // Does the World hold back sends? Those of this operation are kept then, with their bytes.
+    // Does the World hold back sends? Then the sends of this operation are kept, with their bytes.
     bool is_held();
-    // Nobody goes on before all are here.
+    // Returns when all members are here.
     void meet();
     std::byte* scratch(size_t bytes);
 
-    // What each member offers, until all meet. Nothing where vectors of so many bytes are better
-    // sent, or one member cannot read the others' `data`, or what it will offer next.
+    // The offers of all members, valid until all meet again. Nothing where vectors of `bytes` bytes
+    // are better sent, or a member cannot read the others' `data`, or `next`, which they will offer
+    // then.
     using Offers = std::vector<Offer>;
     std::optional<Offers> offers(size_t bytes, const void* data, const void* next = nullptr);
     // Runs body(lo, hi) over parts of [0, bytes) that stay in a cache, on several threads; `body`
-    // reads by read_offer, [lo, hi) of what a peer offers.
+    // reads the bytes [lo, hi) of a peer's offer by read_offer.
     void for_pieces(size_t bytes, const std::function<void(size_t lo, size_t hi)>& body);
     void read_offer(const Offers& offers, int peer, size_t at, void* to, size_t bytes);
 
@@ -79,12 +81,12 @@ private:
     const runtime::Turn::Held turn_;
     std::vector<runtime::OutgoingBytes> sends_;
     std::vector<runtime::IncomingBytes> receives_;
-    std::vector<World::HeldSend> held_;  // of earlier calls, among sends_
-    std::atomic<int> gone_ = -1;  // whose offer could not be read
+    std::vector<World::HeldSend> held_;  // sends of earlier calls, which sends_ includes
+    std::atomic<int> gone_ = -1;  // the peer whose offer could not be read
 };
 
-// From now on sends go at once, or (`is_on`) wait for the next message that is received. Those to
-// `peers`, ranks of the world, are sent; all where it is empty.
+// From now on sends are made at once, or (`is_on`) wait for the next receive. Waiting sends to
+// `peers`, ranks of the world, are made now; all where it is empty.
 void hold_sends(World& world, bool is_on, const std::vector<int>& peers);
 
 }  // namespace megjit::processes

@@ -1,6 +1,6 @@
-// backends/processes/socket_communicator.h -- the collective operations of one group of a World, as
-// exchanges of everybody with everybody: two steps whatever the size of the group, and as few bytes
-// as a ring moves.
+// backends/processes/socket_communicator.h -- the collective operations of one group of a World, in
+// which every member exchanges with every other one: two steps whatever the size of the group, and
+// as few bytes as a ring moves.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace megjit::processes {
 
 class SocketCommunicator : public runtime::Communicator {
 public:
-    // `members`: ranks of the world, this process's among them.
+    // `members` are ranks of the world, and include this process's.
     SocketCommunicator(std::shared_ptr<World> world, std::vector<int> members);
 
     int rank() const override { return group_.rank; }

@@ -1,11 +1,11 @@
 // backends/processes/ -- processes that exchange bytes of the host's memory: through stream
-// sockets, by reading what lies on one machine, or by MPI (mpi/). In: sockets that are connected
-// already, one to each other process. Knows runtime/ alone.
+// sockets, by reading each other's memory on one machine, or by MPI (mpi/). In: sockets that are
+// connected already, one to each other process. Knows runtime/ alone.
 //
 // backends/processes/world.h -- World: sends and receives at once, on the calling thread, and finds
-// out who is gone, hangs, or makes another call.
+// out which process is gone, hangs, or makes another call.
 //
-// Why no thread of its own does it: handing work over and back costs more than a small message
+// It has no thread of its own, for handing work over and back costs more than a small message
 // (benchmarks/README.md, "Collectives").
 #pragma once
 
@@ -22,16 +22,17 @@
 namespace megjit::processes {
 
 struct WorldOptions {
-    double seconds = 600;  // without a byte from anybody, after which whom we wait for hangs
-    bool reads = true;  // what lies on this machine; else all travels through sockets
-    // Is told once why this process gives up, before the others see its sockets close; gives what
-    // is known of the cause: the traceback of the process that failed first.
+    double seconds = 600;  // a member that sends nothing for so long is taken to hang
+    bool reads = true;  // read memory of members on this machine; else use sockets alone
+    // Called once with the reason why this process gives up, before the others see its sockets
+    // close; returns what is known of the cause: the traceback of the process that failed first.
     std::function<std::string(const std::string& why)> on_failure = {};
 };
 
 class World {
 public:
-    // `sockets`: by rank, ours from here on; any number at this process's own.
+    // `sockets` are indexed by rank, and belong to the World from now on; the entry of this
+    // process's own rank is ignored.
     World(int rank, std::vector<int> sockets, WorldOptions options);
     ~World();
     World(const World&) = delete;
@@ -42,23 +43,23 @@ public:
     void set_seconds(double seconds) { seconds_ = seconds; }
     double seconds() const { return seconds_; }
 
-    // One operation at a time.
+    // Only one operation runs at a time.
     runtime::Turn& turn() { return turn_; }
-    // Peers are ranks of the world. All messages of one operation have the same `call`, by which
-    // they are told from those of others. After an error the world is closed.
+    // Peers are ranks of the world. All messages of one operation have the same `call`, which tells
+    // them from those of other operations. After an error the world is closed.
     void exchange(const runtime::CommunicatorCall& call,
                   std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives);
-    // Waits for bytes that are moved in another way, in a call that all of these ranks have met in:
-    // `moves` is asked until it is true. Meanwhile this looks which rank is gone, or hangs.
+    // Waits while other means move the bytes of a call in which these ranks have met: calls `moves`
+    // until it returns true. Meanwhile it watches for ranks that are gone, or hang.
     void accompany(const runtime::CommunicatorCall& call, std::span<const int> ranks,
                    const std::function<bool()>& moves);
     void close();
-    // close(), where another thread may be in the midst of an operation: that one fails, and
-    // closes.
+    // Closes the world, even if another thread is in the midst of an operation: that operation then
+    // fails, and closes.
     void end();
-    // A send of a group of messages that waits for a receive, with a copy of its bytes. The thread
-    // that has the turn uses it.
+    // A message that is held back until the next receive, with a copy of its bytes. The thread that
+    // has the turn uses it.
     struct HeldSend {
         runtime::CommunicatorCall call;
         int peer = 0;
@@ -69,39 +70,40 @@ public:
     bool holds_sends() const { return holds_sends_; }
     void set_holds_sends(bool is_on) { holds_sends_ = is_on; }
     // For large operations whose members are all near: as long as one is under way, the others may
-    // read what it offers. `lose`: that failed, so that the peer has ended its part.
+    // read what a member offers. `lose`: a read failed, so that the peer must have ended its part.
     bool is_near(int rank) const;
     bool reads() const { return options_.reads; }
-    // This process's address, by which others reach it; one for other machines if there are any.
+    // The address by which others reach this process; if there are other machines, one that they
+    // reach.
     std::string address() const;
     Offer offer(const void* data) const { return seal_.offer(data); }
     [[noreturn]] void lose(int rank) { lose(peers_[static_cast<size_t>(rank)], 0); }
-    // Why the world is closed, or which of these ranks is gone. Empty also while an operation is
-    // under way, which finds out by itself.
+    // Why the world is closed, or which of these ranks is gone. Empty while an operation is under
+    // way, which finds out by itself.
     std::string lost(std::span<const int> ranks);
-    // As an operation does that fails in this call.
+    // Fails as an operation of this call would.
     [[noreturn]] void give_up(const runtime::CommunicatorCall& call, std::string what,
                               std::string why);
 
 private:
     struct Header {
         uint32_t magic = 0;
-        uint32_t text_bytes = 0;  // what the call is and where, for errors
+        uint32_t text_bytes = 0;  // length of the text that names the call and its line, for errors
         uint64_t bytes = 0;
-        uint64_t call = 0;  // a hash of what must agree
+        uint64_t call = 0;  // a hash of what members must agree on
     };
     // The messages of one exchange with one peer, in order.
     struct Peer {
         int socket = -1;
         std::vector<runtime::OutgoingBytes> sends = {};
-        size_t sent = 0;  // messages
-        size_t sent_bytes = 0;  // of the next one, with header and text
+        size_t sent = 0;  // number of messages
+        size_t sent_bytes = 0;  // bytes of the next message, with header and text
         Header sending = {};
         std::vector<runtime::IncomingBytes> receives = {};
         size_t received = 0, received_bytes = 0;
         Header receiving = {};
         std::string text = {};
-        std::string last_call = {};  // that it took part in
+        std::string last_call = {};  // the last call that it took part in
         bool is_done() const { return sent == sends.size() && received == receives.size(); }
     };
 
@@ -114,7 +116,7 @@ private:
     bool is_gone(int rank) const;
     [[noreturn]] void leave();
     int rank_of(const Peer& peer) const { return static_cast<int>(&peer - peers_.data()); }
-    std::string here() const;  // the call at hand, for errors
+    std::string here() const;  // names the current call, for errors
     [[noreturn]] void fail(std::string what, std::string why = {});
     [[noreturn]] void lose(const Peer& peer, int error);
     void refuse_ended(const runtime::CommunicatorCall& call) const;
@@ -129,9 +131,9 @@ private:
     bool holds_sends_ = false;
     const runtime::CommunicatorCall* call_ = nullptr;
     uint64_t hash_ = 0;
-    std::string text_;  // as it is sent
+    std::string text_;  // text of the call, as it is sent
     std::string failure_;  // why the world is closed
-    Seal seal_;  // broken then
+    Seal seal_;  // broken when the world is closed
 };
 
 }  // namespace megjit::processes

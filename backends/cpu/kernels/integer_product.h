@@ -7,7 +7,8 @@
 
 namespace megjit::cpu {
 
-// Prepares a product of matrices of `from` whose results are `from` or int32. No matrix is empty.
+// Prepares a product of matrices of type `from` whose results have that type or int32. No matrix is
+// empty.
 Prepared prepare_integer_product(const runtime::MatmulProblem& problem, runtime::DType from,
                                  runtime::DType to);
 

@@ -1,45 +1,45 @@
-// backends/cpu/kernels/recurrent_cells.h -- what stands between two products of a recurrent layer,
+// backends/cpu/kernels/recurrent_cells.h -- what a recurrent layer computes between two products,
 // one loop over a step's rows: the gates' functions and states, and their gradients. Formulas and
 // names are those of runtime/ops/recurrent.cpp; functions have the bits of the element-wise ops.
-// Compiled once an instruction set.
+// Compiled once for each instruction set.
 #pragma once
 
 #include <cstdint>
 
 namespace megjit::cpu {
 
-// Everything points to the first of `rows` rows. Activations may lie on gates, dgates on
+// All pointers lead to the first of `rows` rows. Activations may lie on gates, dgates on
 // activations.
 struct LstmStep {
     int64_t rows, hidden;
     const float *gates, *product;  // [rows, 4 * hidden]
-    const float* c_before;  // [rows, hidden], as the following
+    const float* c_before;  // [rows, hidden], as y and c
     float *y, *c;
     float* activations;  // [rows, 4 * hidden]
 };
 struct LstmGradStep {
     int64_t rows, hidden;
     const float* activations;  // [rows, 4 * hidden]
-    const float *c_before, *c, *dy;  // [rows, hidden], as the following
+    const float *c_before, *c, *dy;  // [rows, hidden], as dc, product and carried
     const float* dc;  // null: zeros
-    const float* product;  // dh from the step behind; null: there is none
-    float* carried;  // dc from the step behind, then that for the step before
+    const float* product;  // dh from the step after this one; null: there is none
+    float* carried;  // in: dc from the step after this one; out: dc for the step before
     float* dgates;  // [rows, 4 * hidden]
 };
 struct GruStep {
     int64_t rows, hidden;
     const float *gates, *product;  // [rows, 3 * hidden]
     const float* bias;  // [3 * hidden]
-    const float* before;  // [rows, hidden], as the following
+    const float* before;  // [rows, hidden], as y and scaled
     float *y, *scaled;
     float* activations;  // [rows, 3 * hidden]
 };
 struct GruGradStep {
     int64_t rows, hidden;
     const float* activations;  // [rows, 3 * hidden]
-    const float *before, *scaled, *dy;  // [rows, hidden], as the following
-    const float* product;  // dh from the step behind; null: there is none
-    float* carried;  // what else dh has from there, then that for the step before
+    const float *before, *scaled, *dy;  // [rows, hidden], as product and carried
+    const float* product;  // dh from the step after this one; null: there is none
+    float* carried;  // in: the rest of dh from that step; out: for the step before
     float *dgates, *dproduct;  // [rows, 3 * hidden]
 };
 // A step computes n elements; y may lie on gates, dgates on y.

@@ -1,9 +1,9 @@
 // backends/cpu/kernels/reduce_rows.h -- what is reduced, and the loops over rows and columns that
 // reduce.cpp and arg_reduce.cpp share.
 //
-// Narrow dtypes are widened block by block in the L1 cache, so that the loops exist for float,
-// int32, types of 64 bits and complex alone. Floats are added in the order of codegen/row_plan.h,
-// which kernels of generated code have, too: in chains of eight, and the chains' sums in double.
+// Narrow dtypes are widened block by block in the L1 cache, so that the loops exist only for float,
+// int32, types of 64 bits and complex. Floats are added in the order of codegen/row_plan.h, as in
+// generated kernels: in chains of eight, and the chains' sums in double.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace megjit::cpu { namespace {
 
-constexpr int64_t kGroupElements = 32768;  // of one task, where a result is cut
+constexpr int64_t kGroupElements = 32768;  // elements of a task, if several share a result
 constexpr int64_t kStrip = 512;  // columns that one task reduces at a time
-constexpr int kJoinLanes = 64;  // independent ones, of what no order changes
-constexpr int64_t kShort = 32;  // rows below this are reduced many at a time
+constexpr int kJoinLanes = 64;  // independent lanes, where the order of joining changes no bit
+constexpr int64_t kShort = 32;  // many rows of fewer elements are reduced at a time
 
 // --- what is reduced ------------------------------------------------------------------------
 
-// In what elements are added and multiplied: integers wrap.
+// The type in which elements are added and multiplied: integers wrap.
 template <class C>
 using Added = std::conditional_t<
     std::is_floating_point_v<C>, double,
@@ -96,7 +96,7 @@ template <class Op>
 constexpr int kLanesOf = kAdds<Op> || std::is_same_v<Op, Prod> ? codegen::kRowLanes : kJoinLanes;
 
 constexpr int64_t kBlock = codegen::kChain * kStrip;  // elements that are widened at a time
-static_assert(kBlock % (codegen::kChain * codegen::kRowLanes) == 0);  // whole groups
+static_assert(kBlock % (codegen::kChain * codegen::kRowLanes) == 0);  // a block has whole groups
 
 }}  // namespace megjit::cpu
 
@@ -110,11 +110,11 @@ namespace megjit::cpu { namespace {
 template <class C>
 struct Source {
     void (*widen)(const void* data, int64_t at, int64_t n,
-                  C* to) = nullptr;  // null: the elements are C themselves
+                  C* to) = nullptr;  // a null `to`: the elements are of type C already
     const void* data = nullptr;
 
     const C* direct() const { return widen ? nullptr : static_cast<const C*>(data); }
-    // n <= kBlock elements from `at` on: where they lie, or in `room`.
+    // n <= kBlock elements from `at` on: in the source itself, or widened in `room`.
     const C* block(int64_t at, int64_t n, C* room) const {
         if (!widen) return direct() + at;
         widen(data, at, n, room);
@@ -129,7 +129,7 @@ Source<Computed<T>> source_of() {
 
 // --- rows -----------------------------------------------------------------------------------
 
-// Each lane joined with its part of the n contiguous elements from `at` on.
+// Joins each lane with its part of the n contiguous elements from `at` on.
 template <class Op, class C>
 void join_run(const Source<C>& x, int64_t at, int64_t n, AccOf<Op, C>* lanes, C* room) {
     for (int64_t i = 0; i < n; i += kBlock) {
@@ -138,7 +138,7 @@ void join_run(const Source<C>& x, int64_t at, int64_t n, AccOf<Op, C>* lanes, C*
     }
 }
 
-// All lanes joined.
+// Joins all lanes.
 template <class Op, class A>
 A folded(A* lanes) {
     for (int half = kLanesOf<Op> / 2; half > 0; half /= 2)
@@ -146,7 +146,7 @@ A folded(A* lanes) {
     return lanes[0];
 }
 
-// The result of the n contiguous elements from `at` on.
+// Reduces the n contiguous elements from `at` on.
 template <class Op, class C>
 AccOf<Op, C> reduce_row(const Source<C>& x, int64_t at, int64_t n, C* room) {
     using A = AccOf<Op, C>;
@@ -156,8 +156,8 @@ AccOf<Op, C> reduce_row(const Source<C>& x, int64_t at, int64_t n, C* room) {
     return folded<Op>(lanes);
 }
 
-// acc[c] joined with each of `rows` rows of a source; n <= kStrip. A chain of rows at a time: the
-// order is that of all rows at once.
+// Joins acc[c] with each of `rows` rows of a source; n <= kStrip. It takes a chain of rows at a
+// time: the order is the same as for all rows at once.
 template <class Op, class C>
 void reduce_columns(const Source<C>& x, int64_t at, int64_t rows, int64_t stride, int64_t n,
                     AccOf<Op, C>* acc, C* room) {

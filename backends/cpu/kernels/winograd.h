@@ -30,22 +30,22 @@ struct WinogradShape {
 };
 
 struct WinogradEpilogue {
-    const float* bias = nullptr;  // one a channel
-    const float* addend = nullptr;  // of the result's shape and layout
+    const float* bias = nullptr;  // one number for each channel
+    const float* addend = nullptr;  // has the result's shape and layout
     bool rectifies = false;
 };
 
-// Is that forward convolution, of float32 on this CPU, one that is better computed so?
+// Is the convolution one of float32 that Winograd computes faster on this CPU?
 bool suits_winograd(const runtime::ConvProblem& problem);
-// Can it be at all?
+// Can Winograd compute it at all?
 bool takes_winograd(const runtime::ConvProblem& problem);
 
-// Weights [oc, ic, 3, 3]: transformed, and behind that as they were.
+// For weights [oc, ic, 3, 3]: room for the transformed ones, and after them the original ones.
 size_t winograd_bytes(const runtime::Type& weights);
 void pack_winograd(const runtime::Type& weights, const float* from, float* to);
 void unpack_winograd(const runtime::Type& weights, const float* from, float* to);
 
-// The weights are packed.
+// The weights must be packed.
 Prepared prepare_winograd(const runtime::ConvProblem& problem);
 
 }  // namespace megjit::cpu

@@ -35,21 +35,20 @@
 
 namespace megjit::cpu {
 
-// Parts of a workspace begin on cache lines.
+// Rounds up, so that parts of a workspace begin on cache lines.
 inline size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Results of `bytes` zeros each: what sums over empty axes give.
+// Prepares results of `bytes` zeros each: the sums over empty axes.
 Prepared make_zeros(std::span<const runtime::Type> outputs);
 
 // --- conversions ----------------------------------------------------------------------------
 
-// Prepares the same op with every float16 and bfloat16 operand in float32, and converts around it,
-// in the workspace. Null when there is none.
+// Prepares the same op with every float16 and bfloat16 operand in float32, and converts operands
+// and results in the workspace. Null when there is none.
 Prepared in_float32(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
                     Prepare prepare);
 
-// Prepares as in_float32 does, with operands of `main`'s rank (3 and above) in the layout of
-// `main`.
+// Prepares as in_float32 does, with operands of `main`'s rank (3 and above) in `main`'s layout.
 Prepared in_float32_like(const runtime::Type& main, const runtime::OpCall& call,
                          std::span<const runtime::Type> outputs, Prepare prepare);
 
@@ -59,7 +58,7 @@ namespace dnn {
 
 dnnl::engine& engine();
 dnnl::memory::data_type data_type(runtime::DType dtype);
-bool computes_natively(runtime::DType dtype);  // float16, bfloat16: does this CPU?
+bool computes_natively(runtime::DType dtype);  // can this CPU compute in float16 or bfloat16?
 
 using Dims = dnnl::memory::dims;
 Dims dims_of(const runtime::Shape& shape);
@@ -76,32 +75,33 @@ dnnl::memory::desc activation_of(const runtime::Type& type, dnnl::memory::data_t
 dnnl::memory::desc weights_of(const runtime::Type& weights, int64_t groups,
                               dnnl::memory::data_type dtype, bool any_layout);
 
-// How a window slides, as convolutions are told.
+// How a window slides, in the form that oneDNN's convolutions take.
 struct Slides {
     Dims stride, dilation, padding;  // oneDNN's dilation counts the skipped elements
 };
 Slides slides_of(const runtime::Window& window);
 
-// One operand of a primitive: how the tensor lies in memory, whatever the primitive prefers.
+// One operand of a primitive, with the order in which the tensor really lies in memory.
 struct Operand {
     int arg = 0;  // DNNL_ARG_...
     bool is_output = false;
-    int index = 0;  // among the op's inputs or outputs
+    int index = 0;  // position among the op's inputs or outputs
     dnnl::memory::desc desc = {};
 };
 
-dnnl::primitive_attr attributes();  // the scratchpad is the caller's
+dnnl::primitive_attr attributes();  // the caller provides the scratchpad
 
-// The descriptor of a primitive, made for as many threads as there are. Throws dnnl::error where
+// Makes the descriptor of a primitive, for as many threads as there are. Throws dnnl::error where
 // oneDNN has no kernel.
 using Create = std::function<dnnl::primitive_desc_base()>;
 dnnl::primitive_desc_base describe(const Create& create);
 
-// A primitive with reorders into and out of the layouts it prefers.
+// Makes a primitive with reorders into and out of the layouts that it prefers.
 Prepared make(const runtime::OpCall& call, const Create& create, std::vector<Operand> operands,
               std::string remark = {});
 
-// How that primitive wants an operand to lie in memory. Throws dnnl::error where there is none.
+// How that primitive wants an operand to lie in memory. Throws dnnl::error where oneDNN has no
+// kernel.
 dnnl::memory::desc preferred(const Create& create, int arg);
 
 }  // namespace dnn

@@ -5,11 +5,11 @@
 
 namespace megjit::cpu {
 
-// Between float32 and float16 or bfloat16, either way; bits as in runtime/host/half.h.
+// Converts between float32 and float16 or bfloat16, either way; bits as in runtime/host/half.h.
 void convert_dtype(runtime::DType from, runtime::DType to, const void* source, void* target,
                    int64_t n);
 
-// Any dtype, between row_major and channels_last.
+// Converts any dtype between row_major and channels_last.
 void convert_layout(const runtime::Type& from, runtime::Layout to, const void* source,
                     void* target);
 

@@ -26,20 +26,20 @@ namespace megjit::cpu::dnn {
 
 using Steps = std::vector<runtime::EpilogueStep>;
 
-// Makes the primitive descriptor of the product under these attributes, and with a bias unless that
+// Makes the primitive descriptor of the product with these attributes, and with the bias unless it
 // is zero.
 using CreateWith = std::function<dnnl::primitive_desc_base(const dnnl::primitive_attr&,
                                                            const dnnl::memory::desc& bias)>;
 
-// A product with `steps` behind it. Its result is seen by oneDNN as `result`, which is one of
-// `operands`; `channel` is the axis of `result` along which a bias lies. native_bias: how the
-// primitive takes one; zero if not at all.
+// Makes a product followed by `steps`. oneDNN sees its result as `result`, which is one of
+// `operands`; `channel` is the axis of `result` along which a bias lies. native_bias: the form in
+// which the primitive takes a bias; zero if it takes none.
 Prepared make_with_epilogue(const runtime::OpCall& call, const Steps& steps,
                             const CreateWith& create, std::vector<Operand> operands,
                             const dnnl::memory::desc& result, int channel,
                             const dnnl::memory::desc& native_bias = {});
 
-// `product`, then the steps in place.
+// Prepares `product`, then the steps in place.
 Prepared epilogue_after(Prepared product, const Steps& steps, const dnnl::memory::desc& result,
                         int channel);
 

@@ -1,5 +1,5 @@
 // backends/cuda/kernels/executables.h -- what the host sides of the kernels written by hand share:
-// executables from functions, copies between strided regions, and widths in which memory moves.
+// executables from functions, copies between strided regions, and the widths in which memory moves.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ using runtime::Shape;
 using runtime::Type;
 using Prepared = std::shared_ptr<const runtime::Executable>;
 
-// From a function (CudaStream, inputs, outputs, workspace); the rest as
-// runtime::function_executable has it.
+// Makes one from a function (CudaStream, inputs, outputs, workspace); see
+// runtime::function_executable for the rest.
 template <class Run>
 Prepared executable(Run run, size_t workspace = 0, bool aliases = false,
                     std::vector<runtime::Executable::Part> parts = {}) {
@@ -41,33 +41,35 @@ inline Prepared nothing_to_do() {
     return executable([](CudaStream&, void* const*, void* const*, void*) {});
 }
 
-// Prepares an op that adds nothing up.
+// Prepares an op whose sums have no terms.
 Prepared zeros(std::span<const Type> outputs);
 
-// The text of a family behind what all share.
+// The text of a family of kernels, after the text that all share.
 std::string with_prelude(std::string_view text);
 // The type that counts what a launch covers: 64 bits where the numbers do not fit into 31.
 inline std::string index_type(int64_t count) {
     return count <= INT32_MAX ? "unsigned" : "unsigned long long";
 }
-// Passes a number as the kernel's INDEX; `index_type` was asked for the same number.
+// Passes a number as the kernel's INDEX; `count` must be what index_type() was asked for.
 template <class Use>
 void with_index(int64_t number, const Use& use) {
     if (number <= INT32_MAX) use(static_cast<uint32_t>(number));
     else use(static_cast<uint64_t>(number));
 }
-// The storage type of a dtype in the prelude.
+// The prelude's name for the storage type of a dtype.
 std::string storage_type(DType dtype);
 
 inline char* at(void* p, int64_t bytes) { return static_cast<char*>(p) + bytes; }
 inline int64_t size_of(const Type& type) {
     return static_cast<int64_t>(runtime::size_of(type.dtype));
 }
-inline size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }  // parts of a workspace
+inline size_t aligned(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}  // for parts of a workspace
 
 // --- units --------------------------------------------------------------------------------------
 
-// What a thread moves at a time: 1, 2, 4, 8 or 16 bytes.
+// A thread moves 1, 2, 4, 8 or 16 bytes at a time.
 constexpr int64_t kWidestUnit = 16;
 std::string unit_type(int64_t bytes);
 // The widest unit that divides all of `numbers`.
@@ -101,7 +103,7 @@ using runtime::Region;
 using runtime::Split;
 using runtime::split_at;
 
-// Ready to copy a region of elements of one size.
+// A prepared copy of a region, for elements of one size.
 class RegionCopy {
 public:
     RegionCopy(Gpu& gpu, const Region& region, int64_t element_bytes);
@@ -109,7 +111,7 @@ public:
     bool is_block() const { return region_.is_block(); }
 
 private:
-    struct Way {  // in units of one width
+    struct Way {  // a copy in units of one width
         SourceKernel kernel;
         Region region;
         int64_t unit = 1;
@@ -118,14 +120,14 @@ private:
     static Way way_of(Gpu& gpu, const Region& region, int64_t unit);
 
     Region region_;
-    int64_t bytes_ = 0;  // of all elements
-    std::vector<Way> ways_;  // the widest first, which wants aligned addresses
+    int64_t bytes_ = 0;  // bytes of all elements
+    std::vector<Way> ways_;  // widest units first; these need aligned addresses
 };
 
-// The op whose result is its operand 0.
+// Prepares an op whose result is its operand 0.
 Prepared copy_of(const Type& x);
 
-// A complex tensor as one of floats: one more axis, of extent 2.
+// The type of a complex tensor seen as floats: with one more axis, of extent 2.
 Type as_floats(const Type& type);
 
 }  // namespace megjit::cuda

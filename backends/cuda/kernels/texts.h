@@ -1,5 +1,5 @@
-// backends/cuda/kernels/texts.h -- the CUDA C++ of this folder, one text a .cu file,
-// and of what the host compiles as well.
+// backends/cuda/kernels/texts.h -- the CUDA C++ of this folder, one text for each .cu file, and of
+// the headers that the host compiles as well.
 #pragma once
 
 #include <string_view>

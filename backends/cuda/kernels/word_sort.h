@@ -7,11 +7,11 @@ namespace megjit::cuda {
 
 class WordSort {
 public:
-    // Words of a line differ.
+    // Sorts `lines` lines of n words each, all different within a line.
     WordSort(Gpu& gpu, int64_t lines, int64_t n);
-    // Counts the bytes of the words, and as many again to merge into.
+    // Counts the bytes of the words, and room of the same size to merge into.
     size_t bytes() const { return 2 * part_bytes(); }
-    // Sorts the words at the start of `memory`; returns where they lie then.
+    // Sorts the words at the start of `memory`; returns the address of the sorted ones.
     void* operator()(CudaStream& stream, void* memory) const;
 
 private:

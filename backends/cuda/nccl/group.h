@@ -1,7 +1,7 @@
-// backends/cuda/nccl/ -- what the processes of a group exchange from GPU to GPU, by NCCL.
-// In: addresses on a GPU, and a group's communicator (runtime/core/communicator.h), in which
-// members meet before each call: so that all make the same one, and whoever is gone or hangs is
-// named.
+// backends/cuda/nccl/ -- what the processes of a group exchange from GPU to GPU, by NCCL. In:
+// addresses on a GPU, and a group's communicator (runtime/core/communicator.h), in which members
+// meet before each call: so that all make the same call, and errors name a member that is gone or
+// hangs.
 //
 // backends/cuda/nccl/group.h -- Group: NCCL's communicator of one group of processes, each of which
 // has a GPU of its own.
@@ -19,11 +19,12 @@
 
 namespace megjit::cuda::nccl {
 
-// What this process must say of itself before a group can be made: "2.28.9 of the GPU ...". Groups
-// can where all say the same version and each another GPU. Empty, with the reason, where it cannot.
+// What this process must say of itself before a group can be made: "2.28.9 of the GPU ...". A group
+// is possible if all say the same version and each names another GPU. Empty, with the reason, where
+// this process cannot take part.
 std::string place_of(const Gpu& gpu, std::string* why_not);
 
-// A call of the group, for errors; a message is one of this process and a `peer` alone.
+// A call of the group, for errors; a message is a call between this process and `peer` alone.
 struct Call : runtime::CommunicatorCall {
     int peer = runtime::Communicator::kAll;
 };
@@ -33,7 +34,7 @@ public:
     // Calls NCCL.
     using Queue = std::function<Status(const Library&, Comm, StreamHandle)>;
 
-    // By the group's key. UserError where this process is in no such group, or has no NCCL.
+    // Finds a group by its key. UserError where this process is in no such group, or has no NCCL.
     static std::shared_ptr<Group> of(Gpu& gpu, const std::string& key,
                                      const runtime::GroupClaims& claims);
     Group(Gpu& gpu, const Library& library, std::shared_ptr<runtime::Communicator> members);
@@ -43,25 +44,25 @@ public:
     int rank() const { return members_->rank(); }
     int size() const { return members_->size(); }
 
-    // Queues what all members call now, first of all no message, on `stream`. Whether it fails
-    // later is watched: `results` is the stream whose work reads what it gives. `queue` may be
-    // empty: they only meet.
+    // Queues the call that all members make now on `stream`; the first one must not be a message.
+    // It is watched for later failures: `results` is the stream whose work reads the results.
+    // `queue` may be empty: then the members only meet.
     void run(const Call& call, CudaStream& stream, CudaStream& results, const Queue& queue);
 
 private:
     friend class Watch;
-    // Ends NCCL's work, on the GPU as well; `error` is what later calls throw.
+    // Ends NCCL's work, on the GPU as well; later calls throw `error`.
     void end(const std::exception_ptr& error);
-    // Holds the lock. Throws what ended the group.
+    // Returns the lock. Throws the error that ended the group.
     std::unique_lock<std::mutex> alive() const;
-    // Returns how NCCL's later work goes; 0 while all is well.
+    // Returns the state of NCCL's earlier work; 0 while all is well.
     Status state() const;
     std::string text_of(Status status) const;
 
     void meet(const Call& call);
     void connect(const Call& call);
     void check(Status status, const char* what) const;
-    // Waits until NCCL has taken what it was asked for.
+    // Waits until NCCL has taken over the work it was asked for.
     void settle(Status status, const char* what, int peer) const;
     void queue(const Call& call, CudaStream& stream, CudaStream& results, const Queue& queue);
 
@@ -69,7 +70,7 @@ private:
     const Library& library_;
     const std::shared_ptr<runtime::Communicator> members_;
     bool is_connected_ = false;
-    mutable std::mutex mutex_;  // of what follows; NCCL is called with it
+    mutable std::mutex mutex_;  // guards the members below; held during calls of NCCL
     Comm comm_ = nullptr;
     std::exception_ptr error_;
 };

@@ -20,12 +20,12 @@ struct UniqueId {
 enum class Type : int { i8 = 0, u8 = 1, i32 = 2, f16 = 6, f32 = 7, bf16 = 9 };
 enum class Reduction : int { sum = 0, prod = 1, max = 2, min = 3 };
 
-// ncclConfig_t as NCCL 2.14 had it: later ones know it by size and version.
+// ncclConfig_t as NCCL 2.14 had it: later versions recognise it by size and version.
 struct Config {
     size_t size = sizeof(Config);
     unsigned magic = 0xcafebeef;
     unsigned version = 21400;
-    int blocking = 0;  // calls come back at once: a waiting thread can give up
+    int blocking = 0;  // calls return at once, so that a waiting thread can give up
 };
 
 // X(name in the library, our name, result, parameters)
@@ -51,7 +51,7 @@ struct Config {
 // The library, opened at run time.
 class Library {
 public:
-    // Null, with the reason, where there is none.
+    // Null, with the reason, where NCCL is missing.
     static const Library* find(std::string* why_not);
     explicit Library(const runtime::FoundLibrary& found);
 

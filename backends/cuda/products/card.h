@@ -20,18 +20,19 @@ struct CardDescription {
     int registers_per_multiprocessor = 65536, registers_per_block = 65536;
     std::array<int, 3> max_grid{2147483647, 65535, 65535}, max_block{1024, 1024, 64};
     int threads_per_block = 1024, warp = 32;
-    // Shared memory in bytes: of any block, of one that asks for more, what the system keeps.
+    // Shared memory in bytes: of any block, of a block that asks for more, and what the system
+    // keeps.
     int shared_per_block = 49152, shared_per_block_at_most = 0, shared_reserved = 1024;
     size_t memory_bytes = 0;
-    int cache_bytes = 0;  // of the second level
+    int cache_bytes = 0;  // size of the second level
     int memory_bus_bits = 0, clock_khz = 0, memory_clock_khz = 0;
     bool launches_cooperatively = true, is_tcc = false;
 };
 
-// What the driver says of one of its GPUs. DeviceError when it does not answer.
+// The driver's description of one of its GPUs. DeviceError when the driver does not answer.
 CardDescription describe_card(const CudaDriver& driver, int ordinal);
 
-// The text that cuDNN takes from version 9.11 on. It reads no other key, and misses each of these.
+// The text that cuDNN takes from version 9.11 on. It needs all of these keys, and reads no other.
 std::string to_json(const CardDescription& card);
 
 }  // namespace megjit::cuda

@@ -32,8 +32,8 @@ private:
     Functions functions_;
 };
 
-// Plans matmul and matmul_epilogue. The library chooses the kernel at the first run: it proposes
-// for a card that is there.
+// Plans matmul and matmul_epilogue. The library chooses the kernel at the first run, as it proposes
+// kernels only for a real card.
 std::unique_ptr<Product> make_product(const runtime::OpCall& call,
                                       std::span<const runtime::Type> outputs,
                                       const CardDescription& card, const ProductOptions& options,

@@ -16,7 +16,7 @@ using PreferenceDescriptor = struct OpaquePreference*;
 enum class DataType : int { f32 = 0, f16 = 2, bf16 = 14 };
 enum class Compute : int { f32 = 68, tf32 = 77 };
 enum class Transpose : int32_t { no = 0, yes = 1 };
-// sums_a and sums_b (BGRADA, BGRADB) write the sums of a factor over the summed axis as the bias.
+// sums_a and sums_b (BGRADA, BGRADB) write the sums of a factor over the summed axis to the bias.
 enum class Epilogue : uint32_t {
     none = 1,
     relu = 2,

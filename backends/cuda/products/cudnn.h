@@ -33,7 +33,7 @@ private:
     Functions functions_;
 };
 
-// A choice among named values, with the attribute type that says so.
+// A choice among named values, with the type of the attribute that takes it.
 struct Choice {
     Tag tag = Tag::data_type;
     int value = 0;
@@ -86,8 +86,8 @@ public:
 
     int64_t integer(int name) const;
     std::string text(int name) const;
-    std::vector<NumericalNote> notes() const;  // of an engine
-    // The descriptors of an attribute that holds several; `kind` is theirs.
+    std::vector<NumericalNote> notes() const;  // notes of an engine
+    // The descriptors in an attribute that holds several; `kind` is their kind.
     std::vector<Descriptor> descriptors(int name, Kind kind) const;
 
 private:

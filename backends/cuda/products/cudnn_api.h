@@ -34,7 +34,7 @@ enum class Tag : int {
     norm_phase = 28,
 };
 
-enum class Kind : int {  // of a descriptor
+enum class Kind : int {  // kinds of descriptors
     pointwise = 0,
     convolution = 1,
     engine = 2,
@@ -116,7 +116,7 @@ enum Attribute : int {
     kPlanWorkspace = 402,
     kPlanText = 405,
     kPlanDevice = 407,
-    // The attributes of the three convolutions are alpha, beta, description, w, x, y.
+    // The attributes of each of the three convolutions are alpha, beta, description, w, x, y.
     kConvForward = 700,
     kConvData = 706,
     kConvFilter = 712,

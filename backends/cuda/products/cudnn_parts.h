@@ -1,4 +1,4 @@
-// backends/cuda/products/cudnn_parts.h -- what the files share that make graphs of our ops.
+// backends/cuda/products/cudnn_parts.h -- what the files that make graphs of our ops share.
 #pragma once
 
 #include "backends/cuda/products/cudnn_problems.h"
@@ -8,7 +8,7 @@ namespace megjit::cuda::cudnn {
 using Outputs = std::span<const runtime::Type>;
 using Problems = std::vector<Problem>;
 
-// An op that cuDNN has no graph for; caught by problems_of.
+// Thrown for an op that cuDNN has no graph for; problems_of catches it.
 struct NoGraph {
     std::string why;
 };

@@ -1,5 +1,5 @@
-// backends/cuda/products/cudnn_plan.h -- the execution plan of a graph for a described card: by the
-// library's heuristics, or from the cache on disk.
+// backends/cuda/products/cudnn_plan.h -- the execution plan of a graph for a described card: from
+// the library's heuristics, or from the cache on disk.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace megjit::cuda::cudnn {
 
-// What a plan may do.
+// What a plan is allowed to do.
 struct Limits {
     size_t workspace_bytes = 0;
-    bool tf32 = false;  // else products of float32 are strict
+    bool tf32 = false;  // if not, products of float32 are strict
     bool deterministic = false;
 };
 
@@ -23,13 +23,15 @@ using GraphRef = std::shared_ptr<const std::vector<Descriptor>>;
 
 class Plan {
 public:
-    // `parts`: the plan, and before it what it was made of. The graph lives as long as the plan.
+    // `parts`: the descriptors that the plan was made of, and then the plan. The graph lives as
+    // long as the plan.
     Plan(std::vector<Descriptor> parts, std::string engine, GraphRef graph);
 
     size_t workspace_bytes() const { return workspace_bytes_; }
     const std::string& engine() const { return engine_; }  // "engine 38"
-    std::string text() const { return parts_.back().text(kPlanText); }  // with its code
-    // `pointers` of the tensors whose ids are given: addresses, and for numbers where they are.
+    std::string text() const { return parts_.back().text(kPlanText); }  // includes the plan's code
+    // `pointers` belong to the tensors whose ids are given: addresses, or for numbers where they
+    // are.
     void run(Handle handle, const std::vector<int64_t>& ids, const std::vector<void*>& pointers,
              void* workspace) const;
 
@@ -45,26 +47,25 @@ class Planner {
 public:
     Planner(const Library& library, const CardDescription& card, Limits limits);
 
-    // The first proposal that may be used and can be built; from the cache, where it was built
-    // before or found by search. Null, with the reason, where there is none.
+    // The first proposal that may be used and can be built; or a plan from the cache, where one was
+    // built before or found by search. Null, with the reason, where there is none.
     PlanRef plan(const Graph& graph, std::string* why_not) const;
-    // The first `count` of them, not from the cache.
+    // The first `count` usable proposals, not from the cache.
     std::vector<PlanRef> proposals(const Graph& graph, size_t count, std::string* why_not) const;
 
-    // What a search by timing found.
+    // Did a search by timing choose the graph's plan?
     bool is_chosen(const Graph& graph) const;
     void choose(const Graph& graph, const Plan& plan) const;
 
 private:
-    struct Tally;  // of what became of the library's proposals
-    // Null where it may not be used, or cannot be built.
+    struct Tally;  // counts what became of the library's proposals
+    // Null where the plan may not be used, or cannot be built.
     PlanRef build(const GraphRef& graph, Descriptor config, bool is_strict, Tally& tally) const;
     bool may_use(const Descriptor& engine, bool is_strict) const;
     std::string key(const Graph& graph, bool chosen) const;
     PlanRef load(const std::string& key) const;
     PlanRef read(const std::string& entry) const;
-    // A plan that was made without a handle is run as the library reads it from its text, as in
-    // every later process.
+    // Reads a plan that was made without a handle from its text, as every later process does.
     PlanRef from_text(const PlanRef& plan) const;
     void store(const std::string& key, const Plan& plan) const;
 

@@ -1,4 +1,5 @@
-// backends/cuda/products/cudnn_product.h -- an op by cuDNN: plans that run one after the other.
+// backends/cuda/products/cudnn_product.h -- an op computed by cuDNN: plans that run one after the
+// other.
 #pragma once
 
 #include <memory>

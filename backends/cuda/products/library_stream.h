@@ -18,7 +18,7 @@ struct LibraryStream::Handles {
     explicit Handles(StreamHandle stream) : stream(stream) {}
     ~Handles();
 
-    // With the mutex held. DeviceError where the library refuses to start.
+    // To be called with the mutex held. DeviceError where the library refuses to start.
     cudnn::Handle cudnn(const cudnn::Library& library);
     cublaslt::Handle cublaslt(const cublaslt::Library& library);
 

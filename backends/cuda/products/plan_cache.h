@@ -1,5 +1,6 @@
-// backends/cuda/products/plan_cache.h -- what libraries planned and searches chose, in the cache on
-// disk. Any thread may call. What is damaged, or of another key, is as if it were not there.
+// backends/cuda/products/plan_cache.h -- the plans of libraries and the choices of searches, in the
+// cache on disk. Any thread may call. An entry that is damaged, or has another key, counts as
+// missing.
 #pragma once
 
 #include <optional>

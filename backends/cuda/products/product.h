@@ -1,7 +1,7 @@
-// backends/cuda/products/ -- ops that NVIDIA's libraries compute: cuDNN and cuBLASLt.
-// In: an op with its types, and a description of the card. Out: a Product, planned, that can be
-// queued on a stream; or the reason why there is none, and then generated code does the work.
-// Needs no CUDA to build: the libraries are opened at run time. Planning needs no GPU either.
+// backends/cuda/products/ -- ops that NVIDIA's libraries compute: cuDNN and cuBLASLt. In: an op
+// with its types, and a description of the card. Out: a planned Product that can be queued on a
+// stream; or the reason why there is none, and then generated code does the work. Needs no CUDA to
+// build: the libraries are opened at run time. Planning needs no GPU either.
 //
 // backends/cuda/products/product.h -- the narrow interface between these libraries and the device.
 #pragma once
@@ -18,7 +18,7 @@
 namespace megjit::cuda {
 
 // A stream as the libraries see it: their handles, made at the first use with the stream's context
-// current. One a stream; it must not outlive the context.
+// current. Each stream has one; it must not outlive the context.
 class LibraryStream {
 public:
     explicit LibraryStream(StreamHandle stream);
@@ -38,12 +38,12 @@ class Product {
 public:
     static constexpr size_t kWorkspaceAlign = 256;  // cuBLASLt asks for it
     virtual ~Product() = default;
-    // Asks the library for what needs its handle, once, with the context current. DeviceError where
-    // it refuses.
+    // Asks the library what takes a handle to know, once, with the context current. DeviceError
+    // where it refuses.
     virtual void prepare(LibraryStream& stream) const { (void)stream; }
     virtual size_t workspace_bytes() const = 0;
-    // Queues one run, with the context current. Addresses in the order of the op's operands and
-    // results, 16-byte aligned; `workspace` has workspace_bytes() bytes, aligned to
+    // Queues one run, with the context current. The addresses are in the order of the op's operands
+    // and results, and 16-byte aligned; `workspace` has workspace_bytes() bytes, aligned to
     // kWorkspaceAlign. DeviceError names the library, the call and the op.
     virtual void enqueue(LibraryStream& stream, std::span<const Address> inputs,
                          std::span<const Address> outputs, Address workspace) const = 0;
@@ -52,26 +52,26 @@ public:
 };
 
 struct ProductOptions {
-    size_t workspace_limit = size_t{256} << 20;  // bytes, of one product
+    size_t workspace_limit = size_t{256} << 20;  // in bytes, for one product
     bool tf32 = false;  // float32 on tensor cores: products of 11 significant bits
     bool deterministic = false;  // the same bits in every run
-    // What a run takes. With it the library's best proposals are tried, the fastest is taken, and
-    // the choice is remembered on disk; without it the library's first proposal is taken, or what
-    // was remembered.
+    // Measures how long a run takes. If it is set, the library's best proposals are tried, the
+    // fastest is taken, and the choice is remembered on disk; if not, the remembered choice is
+    // taken, or the library's first proposal.
     std::function<double(const Product&)> milliseconds = nullptr;
-    // For plans that never run: where the library is missing, it is taken to compute what its rules
-    // allow.
+    // For plans that never run: where the library is missing, it is assumed to compute what its
+    // rules allow.
     bool assumes_library = false;
 };
 
-// Null when no library computes it so, and then `why_not` says in a line why: no library, or the
-// rule that it breaks.
+// Null when no library computes the op as asked; then `why_not` says in a line why: no library, or
+// the rule that the op breaks.
 std::unique_ptr<Product> make_product(const runtime::OpCall& call,
                                       std::span<const runtime::Type> outputs,
                                       const CardDescription& card, const ProductOptions& options,
                                       std::string* why_not);
 
-// Stands for a product of a library that is missing (ProductOptions::assumes_library).
+// Takes the place of a product whose library is missing (ProductOptions::assumes_library).
 std::unique_ptr<Product> assumed_product(std::string library, size_t workspace_bytes);
 
 }  // namespace megjit::cuda

@@ -14,8 +14,8 @@ namespace megjit::processes::gloo {
 
 class Engine {
 public:
-    // `plugin`: its file; `address`: by which other processes reach this one. DeviceError where it
-    // cannot be opened.
+    // `plugin` is its file; `address` is the one by which other processes reach this one.
+    // DeviceError where the plug-in cannot be opened.
     Engine(const std::string& plugin, const std::string& address);
     const Table& table() const { return *table_; }
     void* device() const { return device_; }
@@ -25,7 +25,7 @@ private:
     void* device_ = nullptr;
 };
 
-// DeviceError, with Gloo's words, where body(error) gives false.
+// DeviceError, with Gloo's words, where body(error) returns false.
 void check(const std::function<bool(char* error)>& body);
 
 }  // namespace megjit::processes::gloo

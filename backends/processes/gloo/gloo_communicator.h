@@ -1,5 +1,6 @@
 // backends/processes/gloo/gloo_communicator.h -- the collective operations of one group by Gloo.
-// The World's sockets say who is there and that all make the same call; small vectors go with that.
+// The World's sockets find out which members are there and check that all make the same call; small
+// vectors travel with that.
 #pragma once
 
 #include <memory>
@@ -17,12 +18,13 @@ public:
                      std::shared_ptr<Engine> engine);
     ~GlooCommunicator() override;
 
-    // Combined as Gloo does: in the same order for the same group and count, by the same library.
+    // Elements are combined in Gloo's order: the same library has the same order for the same group
+    // and count.
     void all_reduce(const Call& call, const void* in, void* out, int64_t count,
                     runtime::DType dtype, runtime::Combine combine) override;
     void reduce(const Call& call, const void* in, void* out, int64_t count, runtime::DType dtype,
                 runtime::Combine combine, int root) override;
-    // In the order of ranks.
+    // Elements are combined in the order of ranks.
     void reduce_scatter(const Call& call, const void* in, void* out, int64_t count,
                         runtime::DType dtype, runtime::Combine combine) override;
     void all_gather(const Call& call, const void* in, void* out, size_t bytes) override;
@@ -31,14 +33,15 @@ public:
                   std::span<const runtime::IncomingBytes> receives) override;
 
 private:
-    // What one call asks Gloo for, once all have met: on a thread of its own, so that who is gone,
-    // hangs, or interrupts is seen meanwhile. It has all that it needs by value.
+    // The work of Gloo in one call, after all members have met. It runs on a thread of its own, so
+    // that interrupts, and members that are gone or hang, are noticed meanwhile. It holds copies of
+    // all that it needs.
     using Body = std::function<bool(const Table& gloo, void* context, char* error)>;
     void run(Operation& op, Body body);
     std::string exchanged_addresses(Operation& op);
 
     std::shared_ptr<Engine> engine_;
-    void* context_ = nullptr;  // from the first call on
+    void* context_ = nullptr;  // made in the first call
 };
 
 }  // namespace megjit::processes::gloo

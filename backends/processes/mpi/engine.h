@@ -15,9 +15,9 @@
 
 namespace megjit::processes::mpi {
 
-using Handle = uint64_t;  // the upper half of an int's is not looked at
+using Handle = uint64_t;  // where a handle is an int, the upper half is ignored
 
-// (member, name, parameters); all give an error code, 0 where it went well.
+// (member, name, parameters); all return an error code, 0 for success.
 #define MEGJIT_MPI_FUNCTIONS(X) \
     X(test, "MPI_Test", (Handle * request, int* is_done, void* status)) \
     X(error_text, "MPI_Error_string", (int code, char* text, int* length)) \
@@ -48,16 +48,17 @@ using Handle = uint64_t;  // the upper half of an int's is not looked at
 
 class Engine {
 public:
-    // `library`: a file that is opened already, which has MPI's functions or needs libraries that
+    // `library`: a file that is open already, which has MPI's functions or needs libraries that
     // have them. `world`: a communicator of all processes in the order of our ranks. `constants`:
     // handles by their names in MPI, "FLOAT", "SUM", and the number "IN_PLACE". DeviceError where
     // one is missing.
     Engine(const std::string& library, Handle world, std::map<std::string, Handle> constants);
 
-    // Returns the communicator of these ranks of the world, which all ask at once the first time.
+    // Returns the communicator of these ranks of the world; the first time, all of them must ask at
+    // once.
     Handle communicator(const std::vector<int>& ranks);
     Handle type_of(runtime::DType dtype) const;
-    // MPI's own where it says the same as ours for this type, else ours.
+    // MPI's own operation where it has the meaning of ours for this type, else ours.
     Handle op_of(runtime::DType dtype, runtime::Combine combine);
     Handle bytes() const { return constants_.at("BYTE"); }
     const void* in_place() const {

@@ -1,6 +1,6 @@
 // backends/processes/mpi/mpi_communicator.h -- the collective operations of one group by MPI. The
-// World's sockets say who is there and that all make the same call; messages between two go there,
-// too.
+// World's sockets find out which members are there and check that all make the same call; messages
+// between two members use them, too.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,8 @@ public:
     MpiCommunicator(std::shared_ptr<Engine> engine, std::shared_ptr<World> world,
                     std::vector<int> members);
 
-    // Combined as MPI does: in the same order for the same group and count, by the same library.
+    // Elements are combined in MPI's order: the same library has the same order for the same group
+    // and count.
     void all_reduce(const Call& call, const void* in, void* out, int64_t count,
                     runtime::DType dtype, runtime::Combine combine) override;
     void reduce(const Call& call, const void* in, void* out, int64_t count, runtime::DType dtype,
@@ -29,8 +30,8 @@ public:
                   std::span<const runtime::IncomingBytes> receives) override;
 
 private:
-    // What one call asks MPI for, in order: each begins, sets the request that is waited for, and
-    // returns MPI's error code.
+    // MPI calls that make up one call of ours, in order: each begins one, sets the request to wait
+    // for, and returns MPI's error code.
     using Begin = std::function<int(Handle comm, Handle* request)>;
     void run(Operation& op, const std::vector<Begin>& steps);
     void add_reduction(std::vector<Begin>& steps, const void* in, void* out, int64_t count,
