@@ -25,18 +25,19 @@ DeviceRegistry& device_registry() {
     return *made;
 }
 
-// "gpu1:2" in three.
+// The three parts of a name like "gpu1:2".
 struct PlaceName {
     std::string kind;
     int number = 0, stream = 0;
-    std::string written;  // without the stream: "xpux", "cpu1"
+    std::string written;  // the program's text without the stream: "xpux", "cpu1"
     std::string text() const { return cat(kind, number, ":", stream); }
     bool is_host() const { return kind == "cpu" || kind == "multithread"; }
-    // The device's name. CPUs are told apart as the program does.
+    // The device's name. CPUs that the program names differently are different.
     std::string device() const { return is_host() ? cat(written, ":", stream) : text(); }
 };
 
-// A number, "x" or "default" at the front of `rest`, which it leaves; nothing and the words are 0.
+// Removes a number, "x" or "default" from the front of `rest`. The words, and no number at all,
+// count as 0.
 std::optional<int> take_number(std::string_view& rest) {
     for (std::string_view word : {"default", "x"})
         if (rest.starts_with(word)) {
@@ -142,7 +143,7 @@ std::string physical_name(std::string_view name) {
 
 Device& find_device(std::string_view name) {
     if (!names_host(name)) discover_devices();
-    std::unique_ptr<Device> made;  // without the lock, and then looked for again
+    std::unique_ptr<Device> made;  // made without the lock; the device is then looked for again
     for (;;) {
         Device* sibling = nullptr;
         PlaceName place;
@@ -183,7 +184,7 @@ void register_idle_memory(const std::shared_ptr<IdleMemory>& memory) {
     all.list.push_back(memory);
 }
 
-// Two blocks a line: a message has at most six.
+// A line has two blocks, for a message has at most six lines.
 std::string largest_holders(Device& device) {
     constexpr size_t kTold = 5;
     const std::vector<LiveBlock> blocks = device.live().largest(kTold);
@@ -198,7 +199,7 @@ std::string largest_holders(Device& device) {
 }
 
 bool give_up_idle_memory() noexcept try {
-    std::vector<std::shared_ptr<IdleMemory>> all;  // asked without the lock
+    std::vector<std::shared_ptr<IdleMemory>> all;  // the lock is not held while these are asked
     {
         const std::lock_guard lock(idle_memories().mutex);
         for (const auto& each : idle_memories().list)

@@ -5,7 +5,7 @@
 namespace megjit::runtime {
 
 HostView::HostView(const TensorRef& tensor) : pins_({&tensor, 1}) {
-    if (!tensor->storage()) return;  // a placeholder without elements
+    if (!tensor->storage()) return;  // it is a placeholder without elements
     const Storage& storage = *tensor->storage();
     Device& device = storage.device();
     Stream& stream = device.stream();
@@ -18,7 +18,7 @@ HostView::HostView(const TensorRef& tensor) : pins_({&tensor, 1}) {
         const Ticket copied = stream.record();
         stream.synchronize(copied);
         stream.refuse_lost(storage.ready());
-        if (!stream.loss(copied)) break;  // else another thread was told of a failure meanwhile
+        if (!stream.loss(copied)) break;  // if not, another thread met a failure meanwhile
     }
     data_ = copy_.get();
 }

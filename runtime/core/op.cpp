@@ -74,8 +74,8 @@ Type infer_elementwise(const OpCall& call) {
     return {result_dtype(call), shape, layout};
 }
 
-// "tanh.grad0" -> ("tanh", 0): derived ops are made again from their name, so that a graph's text
-// parses.
+// "tanh.grad0" -> ("tanh", 0): derived ops are made from their names again, so that the text of a
+// graph parses.
 const OpDef* derive_by_name(std::string_view name);
 
 }  // namespace
@@ -169,10 +169,10 @@ int build_expr(const OpCall& call, DType output, ScalarProgram& program) {
 
 namespace {
 
-// What a derived op needs to know of the op it comes from.
+// What a derived op needs to know of its base op.
 struct Derivation {
     const OpDef* base = nullptr;
-    int input = 0;  // which input of base the gradient is for
+    int input = 0;  // the input of the base that the gradient is for
     std::vector<int> operands;  // positions in (inputs..., y, dy) that the derived op reads
 };
 
@@ -203,8 +203,8 @@ std::vector<int> operands_of(const ScalarProgram& program, int result) {
     return operands;
 }
 
-// The derived op reads its operands in order; the base's types are put together again from them. An
-// input that the gradient does not read has the type of dy, which cannot matter to the expression.
+// The derived op reads its operands in order, and finds the base's types from theirs. For an input
+// that the gradient does not read it takes the type of dy, which cannot matter to the expression.
 OpDef make_derived(const Derivation& from, std::string name) {
     OpDef op;
     op.name = std::move(name);
@@ -233,7 +233,7 @@ OpDef make_derived(const Derivation& from, std::string name) {
 }
 
 // The structure of a gradient must hold for every value of the attributes: it is found with values
-// that no identity applies to (a slope of 1 would make leaky_relu flat).
+// to which no identity applies (a slope of 1 would make leaky_relu flat).
 Attrs generic_attrs(const OpDef& op) {
     Attrs attrs;
     for (const AttrSpec& spec : op.attrs) {
@@ -269,7 +269,7 @@ const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, co
     static Mutex mutex{"derived gradients"};
     static std::unordered_map<std::string, std::unique_ptr<DerivedGrad>> known;
     if (!is_floating(inputs[k].dtype) || !is_floating(output.dtype)) return nullptr;
-    // Asked for each recorded application: answered without a lock after the first time.
+    // Called for each recorded application: needs no lock after the first time.
     thread_local std::unordered_map<size_t, const DerivedGrad*> recent;
     const size_t key = reinterpret_cast<size_t>(&op) + static_cast<size_t>(k);
     if (auto found = recent.find(key); found != recent.end()) return found->second;
@@ -290,8 +290,7 @@ const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, co
         made->operands = from.operands;
         const ScalarInst& last = program[gradient.id()];
         made->is_identity = last.op == ScalarOp::input && static_cast<int>(last.bits) == dy;
-        if (from.operands.empty())
-            made.reset();  // a constant gradient is no gradient: the op is flat
+        if (from.operands.empty()) made.reset();  // a constant: the op counts as flat
         else if (!made->is_identity) made->op = &add_op(make_derived(from, name), false);
     }
     std::lock_guard lock(mutex);
@@ -339,7 +338,7 @@ std::string to_string(const Attr& attr) {
     if (const auto* r = std::get_if<double>(&attr)) {
         std::string result = number_text(*r, 17);
         if (result.find_first_of(".en") == std::string::npos)
-            result += ".0";  // a real stays a real when parsed
+            result += ".0";  // the parser takes it for a real number then
         return result;
     }
     if (const auto* list = std::get_if<std::vector<int64_t>>(&attr)) {

@@ -7,13 +7,12 @@
 namespace megjit::runtime {
 namespace {
 
-// Keys of the current call, so that a recording can tell them from other tensors. Small: the last
-// few.
+// The keys made last, so that a recording can tell them from other tensors.
 constexpr size_t kRemembered = 4096;
 struct Remembered {
     uint64_t tensor = 0;
     RandomState* state = nullptr;
-    uint64_t seed = 0, counter = 0;  // before
+    uint64_t seed = 0, counter = 0;  // the state before the key was made
 };
 thread_local Remembered remembered[kRemembered];
 

@@ -11,7 +11,7 @@
 namespace megjit::runtime {
 namespace {
 
-// Longer chains are cut, so that a loop does not remember its whole past.
+// Longer chains are cut off, so that a loop does not remember its whole past.
 constexpr int kMaxDepth = 4096;
 
 double seconds_now() {
@@ -48,14 +48,14 @@ void Rematerializer::note_call(const OpCall& seen, std::span<const TensorRef> in
                                const std::shared_ptr<const Executable>& executable,
                                double seconds) {
     const std::lock_guard lock(mutex_);
-    // The others lie in their header.
+    // Smaller values are kept inside their Storage.
     const auto has_memory = [](const Storage& storage) {
         return storage.owner_ == Storage::Owner::allocator;
     };
     if (std::none_of(outputs.begin(), outputs.end(),
                      [&](const TensorRef& output) { return has_memory(*output->storage()); }))
         return;
-    // Somebody else may write to what is borrowed.
+    // The owner may write to borrowed memory.
     if (std::any_of(inputs.begin(), inputs.end(),
                     [](const TensorRef& input) { return !input->storage()->is_owned(); }))
         return;
@@ -99,7 +99,7 @@ Lineage& Rematerializer::lineage_of(Storage& storage) {
 
 Lineage& Rematerializer::add_lineage(Storage& storage, double cost,
                                      std::span<const EvictionPolicy::Id> parents) {
-    auto* lineage = new Lineage;  // its first reference is the storage's
+    auto* lineage = new Lineage;  // the storage holds the first reference
     lineage->storage = &storage;
     lineage->device = storage.device_;
     lineage->data = storage.data_;
@@ -113,7 +113,8 @@ Lineage& Rematerializer::add_lineage(Storage& storage, double cost,
 }
 
 void Rematerializer::offer_or_withdraw(Lineage& lineage) {
-    // What was computed again only for others is not worth its place, however small it is.
+    // A value without a storage was computed again only for others, and is not worth its room,
+    // however small it is.
     const bool is_large = lineage.bytes >= settings_.least_bytes || !lineage.storage;
     if (lineage.data && lineage.call && lineage.pins == 0 && is_large) policy_->offer(lineage.id);
     else policy_->withdraw(lineage.id);
@@ -178,7 +179,7 @@ void Rematerializer::restore(Lineage& target) {
     struct Open {
         Lineage* target = nullptr;
         Ref<LineageCall> call;
-        Pins pins = {};  // an operand must not go again while the others come back
+        Pins pins = {};  // operands must not be evicted again while the others come back
         size_t next = 0;
     };
     std::deque<Open> open;
@@ -192,7 +193,7 @@ void Rematerializer::restore(Lineage& target) {
             else if (operand) top.pins.add(*operand);
         }
         if (missing) {
-            --top.next;  // it is pinned when it is back
+            --top.next;  // the operand is pinned when it is back
             open.emplace_back(missing, missing->call);
         } else {
             recompute(*top.target, *top.call);
@@ -232,7 +233,7 @@ void Rematerializer::adopt(Lineage& lineage, Storage& fresh) {
     lineage.data = fresh.data_;
     fresh.owner_ = Storage::Owner::borrowed;
     if (lineage.storage) {
-        lineage.storage->set_ready(fresh.ready());  // first: whoever sees the data asks for it
+        lineage.storage->set_ready(fresh.ready());  // set first: readers of the data need it
         lineage.storage->data_ = lineage.data;
         if (lineage.listing.bytes)
             lineage.device->live().add(lineage.data, std::move(lineage.listing));
@@ -258,7 +259,7 @@ void Rematerializer::keep(const Tensor& tensor) {
     if (!tensor.storage()) return;
     const std::lock_guard lock(mutex_);
     Lineage* lineage = tensor.storage()->lineage();
-    if (!lineage) return;  // no call will ever be noted as its maker
+    if (!lineage) return;  // no later call will be noted as its maker
     restore(*lineage);
     make_source(*lineage);
 }
@@ -278,7 +279,7 @@ void Rematerializer::make_source(Lineage& lineage) {
     policy_->cut(lineage.id);
     lineage.depth = 0;
     const Ref<LineageCall> call =
-        std::exchange(lineage.call, {});  // goes last: values before this one may end with it
+        std::exchange(lineage.call, {});  // released last: values before this one may end with it
 }
 
 void Rematerializer::on_drop(Storage& storage) {
@@ -294,8 +295,8 @@ void Rematerializer::on_drop(Storage& storage) {
     }
 }
 
-// The end of one may be the end of all that it was made of. They go one after the other, not one
-// inside the other.
+// The end of one lineage may end all lineages that it was made of. They are destroyed one after the
+// other, not recursively.
 void Rematerializer::on_unused(Lineage& lineage) {
     const std::lock_guard lock(mutex_);
     lineage.next_unused = std::exchange(unused_, &lineage);
@@ -323,8 +324,8 @@ void Rematerializer::destroy(Lineage& lineage) {
 
 // ---- orphans
 
-// A source that no tensor holds makes at least its own size evictable: the first state of a
-// recurrent net, a mask.
+// Worth keeping is a source that no tensor holds if at least its own size becomes evictable because
+// of it: the first state of a recurrent net, a mask.
 bool Rematerializer::is_worth_keeping(const Lineage& source) {
     size_t made = 0;
     for (const LineageCall* reader : source.readers)
@@ -332,7 +333,7 @@ bool Rematerializer::is_worth_keeping(const Lineage& source) {
     return made >= source.bytes;
 }
 
-// A program that goes on and on must not pile up the batches of its past.
+// A program that runs for long must not pile up the batches of its past.
 void Rematerializer::add_orphan(Lineage& lineage) {
     lineage.orphaned = next_orphan_++;
     orphans_.emplace(lineage.orphaned, &lineage);
@@ -347,9 +348,8 @@ void Rematerializer::remove_orphan(Lineage& lineage) {
     if (orphans_.erase(lineage.orphaned)) orphan_bytes_ -= lineage.bytes;
 }
 
-// Frees a source that no tensor holds, unless an evicted value of a tensor needs it. What was made
-// of it and is in memory becomes a source instead; what was made of it and has no tensor either is
-// forgotten.
+// Frees a source that no tensor holds, unless an evicted value of a tensor needs it. Values made of
+// it that are in memory become sources instead; those that no tensor holds either are forgotten.
 bool Rematerializer::cut_off(Lineage& orphan) {
     std::vector<Ref<Lineage>> made, unheld;
     std::unordered_set<Lineage*> seen{&orphan};
@@ -372,7 +372,7 @@ bool Rematerializer::cut_off(Lineage& orphan) {
     return true;
 }
 
-// The oldest first, until `enough_bytes` are left. Did any go?
+// Cuts off the oldest orphans, until `enough_bytes` are left. Returns whether there were any.
 bool Rematerializer::cut_off_orphans(size_t enough_bytes) {
     std::vector<Ref<Lineage>> orphans;
     for (const auto& [age, orphan] : orphans_) orphans.push_back(Ref<Lineage>::share(orphan));

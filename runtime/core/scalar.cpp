@@ -35,7 +35,8 @@ ScalarType result_type(ScalarOp op, const ScalarProgram& program, std::span<cons
     }
 }
 
-// A constant as one reads it; bits in hexadecimal where decimal digits would not give them back.
+// A constant as text for readers; in hexadecimal bits where decimal digits would not give it back
+// exactly.
 std::string constant_text(const ScalarInst& inst) {
     const auto real = [&](double value, int digits) {
         if (value - value == 0) return runtime::number_text(value, digits);
@@ -96,7 +97,7 @@ ScalarType compute_type(DType dtype) {
 }
 
 int ScalarProgram::emit(ScalarInst inst) {
-    // The identity is looked for first: it names a value that is already there.
+    // The identity is looked for first, for it names a value that exists already.
     if (const int same = identity_of(*this, inst); same >= 0) return same;
     if (const auto bits = fold(*this, inst)) {
         inst = {.op = ScalarOp::constant, .type = inst.type, .bits = *bits};

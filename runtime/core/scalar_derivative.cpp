@@ -1,5 +1,5 @@
-// derivative(): reverse accumulation through a scalar program, one rule an instruction. Rules use
-// the instruction's own result y where that is cheaper or more stable than its operands.
+// derivative(): reverse accumulation through a scalar program, with one rule for each instruction.
+// Rules use the instruction's own result y where that is cheaper or more stable than its operands.
 
 #include "runtime/core/scalar.h"
 #include "runtime/host/error.h"
@@ -23,9 +23,9 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::mod: return k == 0 ? dy : -(dy * trunc(a / b));
         case ScalarOp::neg: return -dy;
         case ScalarOp::abs:
-            return select(a > 0.0, dy, -dy);  // at 0: minus the gradient, as users know it
-        // Ties go to the first operand: what is clipped learns at its bounds. The two gradients
-        // always sum to dy.
+            return select(a > 0.0, dy, -dy);  // at 0: minus the gradient, as in MegEngine
+        // Ties go to the first operand: a clipped value that lies on a bound still learns. The two
+        // gradients always sum to dy.
         case ScalarOp::max: return k == 0 ? select(a < b, 0.0, dy) : select(a < b, dy, 0.0);
         case ScalarOp::min: return k == 0 ? select(b < a, 0.0, dy) : select(b < a, dy, 0.0);
         case ScalarOp::fma: return k == 2 ? dy : dy * (k == 0 ? b : a);
@@ -55,8 +55,8 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::erfc:
         case ScalarOp::erfc_of_halves: return -(dy * (exp(-(a * a)) * kTwoOverSqrtPi));
         case ScalarOp::erfinv: return dy * (exp(y * y) * (1 / kTwoOverSqrtPi));
-        // b == 0 has the slope 0 everywhere, 0**0 included. For the exponent, a base of 0 gives 0
-        // (the limit for b > 0) and a negative one has no real derivative: NaN, through log.
+        // b == 0 has the slope 0 everywhere, even for 0**0. For the exponent, a base of 0 gives 0
+        // (the limit for b > 0) and a negative base has no real derivative: NaN, through log.
         case ScalarOp::pow:
             return k == 0 ? dy * select(eq(b, 0.0), 0.0, b * pow(a, b - 1.0))
                           : dy * select(eq(a, 0.0), 0.0, y * log(a));

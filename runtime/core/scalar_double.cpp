@@ -9,8 +9,8 @@
 namespace megjit::runtime {
 namespace {
 
-// psi(x): recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18),
-// reflection (6.3.7) below 0. NaN at 0, -1, -2, ... but -inf and inf at +0 and -0, as SciPy.
+// psi(x): recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18), and
+// reflection (6.3.7) below 0. NaN at -1, -2, ... but -inf and inf at +0 and -0, as SciPy has it.
 double digamma_f64(double x) {
     if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
     if (x < 0) {

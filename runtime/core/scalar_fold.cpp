@@ -10,7 +10,7 @@
 namespace megjit::runtime {
 namespace {
 
-// A number as the bits of a constant, and back.
+// Converts a number to the bits of a constant, and back.
 template <class T>
 uint64_t bits_of(T value) {
     if constexpr (sizeof(T) == 4) return std::bit_cast<uint32_t>(value);
@@ -27,7 +27,7 @@ uint64_t cast_to(ScalarType type, Real a) {
     switch (type) {
         case ScalarType::f32: return bits_of(static_cast<float>(a));
         case ScalarType::f64: return bits_of(static_cast<double>(a));
-        case ScalarType::b1: break;  // by `ne`
+        case ScalarType::b1: break;  // `ne` serves b1
         case ScalarType::i32:
             if constexpr (std::is_integral_v<Real>) return static_cast<uint32_t>(a);
             else return static_cast<uint32_t>(number_to_integer(static_cast<double>(a)));
@@ -73,7 +73,7 @@ std::optional<uint64_t> fold_integer(const ScalarInst& inst, Int a, Int b) {
     using Natural = std::make_unsigned_t<Int>;
     constexpr Natural kShifts = sizeof(Int) * 8 - 1;
     const auto ua = static_cast<Natural>(a), ub = static_cast<Natural>(b);
-    // a % -1 is 0, and has no quotient where a is the least.
+    // a % -1 is 0; the processor would trap on the quotient where a is the least number.
     const Int rest = b == 0 || b == -1 ? 0 : a % b;
     const Int modulo = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;  // sign of the divisor
     switch (inst.op) {
@@ -120,7 +120,7 @@ std::optional<uint64_t> fold_b1(ScalarOp op, uint64_t a, uint64_t b) {
     }
 }
 
-// Looks at operands of an instruction that is not in the program yet.
+// The operands of an instruction that is not in the program yet.
 struct Operands {
     const ScalarProgram& program;
     const ScalarInst& inst;
@@ -196,7 +196,7 @@ int identity_of(const ScalarProgram& program, const ScalarInst& inst) {
             if (arg.is_constant(1, 1)) return inst.args[0];
             return arg.is_constant(0, 1) ? inst.args[1] : -1;
         case ScalarOp::div: return arg.is_constant(1, 1) ? inst.args[0] : -1;
-        // x + 0 turns -0 into +0, x + (-0) and x - 0 keep every float.
+        // x + 0 turns -0 into +0, but x + (-0) and x - 0 leave every float as it is.
         case ScalarOp::add:
             if (arg.is_constant(1, is_int ? 0.0 : -0.0)) return inst.args[0];
             return arg.is_constant(0, is_int ? 0.0 : -0.0) ? inst.args[1] : -1;

@@ -10,7 +10,7 @@ namespace megjit::runtime {
 namespace {
 
 thread_local bool is_the_side_thread = false;
-thread_local std::shared_ptr<BesideWork> beside;  // of RunsBeside
+thread_local std::shared_ptr<BesideWork> beside;  // set while a RunsBeside lives
 
 class SideStream final : public ThreadStream {
 public:

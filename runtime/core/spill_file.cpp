@@ -22,10 +22,10 @@
 namespace megjit::runtime {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 20;  // of one read or write; a cache has room for it
-constexpr size_t kMeasured = size_t{32} << 20;  // bytes that are written to see how fast that is
+constexpr size_t kChunk = size_t{1} << 20;  // bytes of one read or write, which fit into a cache
+constexpr size_t kMeasured = size_t{32} << 20;  // bytes that are written to measure the speed
 
-thread_local const SpillFile* file_of_thread = nullptr;  // whose thread this is
+thread_local const SpillFile* file_of_thread = nullptr;  // the file that this thread serves
 
 constexpr const char* kMakeRoom =
     "free room there, name another folder, or raise memory_limit; nothing is lost: what the call "
@@ -38,7 +38,7 @@ size_t whole_blocks(size_t bytes) {
     return (bytes + SpillFile::kAlign - 1) / SpillFile::kAlign * SpillFile::kAlign;
 }
 
-// Memory as direct reads and writes want it: two chunks, which each thread has for itself.
+// Aligned memory for direct reads and writes: two chunks, for each thread its own.
 std::byte* chunk_buffers() {
     struct Free {
         void operator()(std::byte* block) const { std::free(block); }
@@ -49,7 +49,7 @@ std::byte* chunk_buffers() {
     return buffers.get();
 }
 
-// Calls `move(at, part, buffer)` for each chunk. Two threads take them in turn: one waits for the
+// Calls `move(at, part, buffer)` for each chunk. Two threads take chunks in turn: one waits for the
 // disk while the other sums up and copies. The first error ends both.
 template <class Move>
 void by_chunks(size_t bytes, const Move& move) {
@@ -73,7 +73,7 @@ void by_chunks(size_t bytes, const Move& move) {
     if (bytes > kChunk) try {
             beside = quiet_thread([&] { guarded(buffers + kChunk, second); });
         } catch (const std::system_error&) {
-            // The system has no thread to give, and this one takes all chunks.
+            // The system gives no second thread, and this one takes all chunks.
         }
     guarded(buffers, error);
     if (beside.joinable()) beside.join();
@@ -103,7 +103,7 @@ std::shared_ptr<SpillFile> SpillFile::in(const std::string& folder) {
         const std::lock_guard lock(books().mutex);
         if (auto file = usable(books().files[name])) return file;
     }
-    // It is made without the lock: it may fail, and its thread has a lock of its own.
+    // The file is made without the lock: making it may fail, and its thread has a lock of its own.
     const std::shared_ptr<SpillFile> fresh(new SpillFile(folder));
     const std::lock_guard lock(books().mutex);
     std::weak_ptr<SpillFile>& there = books().files[name];
@@ -119,7 +119,8 @@ SpillFile::SpillFile(const std::string& folder) : ThreadStream("a spill file"), 
         is_direct_ = false;
         file_ = ::open(folder.c_str(), flags, 0600);
     }
-    if (file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // no files without a name
+    if (file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // no support for files without a
+                                                                  // name
         std::string name = folder + "/megjit-spill-XXXXXX";
         file_ = ::mkostemp(name.data(), O_CLOEXEC);
         if (file_ >= 0) ::unlink(name.c_str());
@@ -183,7 +184,7 @@ void SpillFile::give_back(size_t offset, size_t bytes) noexcept {
 
 void SpillFile::begin_thread() { file_of_thread = this; }
 
-// Does the stream's thread ask, whose work an interrupt ends? Others read outside of its turn.
+// Is this the stream's thread? Interrupts end its work; other threads read without a turn.
 bool SpillFile::is_stream() const { return file_of_thread == this; }
 
 void SpillFile::upload(void* to, const void* from, size_t bytes, bool) {
@@ -232,7 +233,7 @@ bool SpillFile::is_sum(size_t offset, uint64_t sum) const {
     return written != sums_.end() && written->second == sum;
 }
 
-// `whole` is a number of blocks; an error tells the bytes of all.
+// `whole` is a multiple of the block size; an error tells `bytes`, the size of the whole value.
 void SpillFile::write_chunk(size_t offset, const std::byte* from, size_t whole, size_t bytes) {
     for (size_t done = 0; done < whole;) {
         const ssize_t now =

@@ -19,7 +19,7 @@ public:
     void download(void* to, const void* from, size_t bytes) override {
         std::memcpy(to, from, bytes);
     }
-    // The ticket is the time, in nanoseconds.
+    // Returns the time in nanoseconds as the ticket.
     Ticket record_time() override {
         return static_cast<Ticket>(std::chrono::steady_clock::now().time_since_epoch() /
                                    std::chrono::nanoseconds(1));

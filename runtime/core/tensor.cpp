@@ -14,20 +14,20 @@
 namespace megjit::runtime {
 namespace {
 
-// The header takes a cache line, the inline data the ones behind it.
+// The header takes a cache line, and the inline data the next ones.
 constexpr size_t kHeaderBytes = 64;
 static_assert(sizeof(Storage) <= kHeaderBytes);
 
 // Recently freed inline blocks: one eager op on a small tensor takes and returns one of them.
 struct InlinePool {
-    static constexpr int kKept = 64, kClosed = kKept + 1;  // closed: neither gives nor takes
+    static constexpr int kKept = 64, kClosed = kKept + 1;  // closed: no blocks go in or out
     void* blocks[kKept];
     int count;
 };
 thread_local constinit InlinePool inline_pool{};
 
-// Empties the pool when its thread ends. An object of its own: the pool, which is never destroyed,
-// can still be asked by whatever is destroyed later.
+// Empties the pool when its thread ends. It is an object of its own: the pool itself is never
+// destroyed, and serves whatever is destroyed later.
 struct PoolCloser {
     bool is_armed = false;
     ~PoolCloser() {
@@ -46,7 +46,7 @@ void* take_inline_block() {
 }
 
 void return_inline_block(void* block) {
-    if (inline_pool.count == 0) pool_closer.is_armed = true;  // so that it is made
+    if (inline_pool.count == 0) pool_closer.is_armed = true;  // so that the thread makes the object
     if (inline_pool.count < InlinePool::kKept) inline_pool.blocks[inline_pool.count++] = block;
     else std::free(block);
 }
@@ -101,7 +101,7 @@ void Storage::leave() {
     data_.store(nullptr, std::memory_order_release);
 }
 
-// Threads that ask at once each read; the first one's memory stays.
+// Threads that ask at the same time each read the value; the memory of the first one stays.
 void* Storage::read_back() const {
     void* fresh = allocate(*device_, bytes_);
     try {
@@ -173,7 +173,7 @@ TensorRef empty_tensor(Device& device, const Type& type) {
 TensorRef tensor_from_host(Device& device, const Type& type, const void* data) {
     TensorRef tensor = empty_tensor(device, type);
     if (type.bytes()) device.stream().upload(tensor->data(), data, type.bytes());
-    return tensor;  // ready for whatever is queued behind it; an upload is never lost
+    return tensor;  // work queued later finds it ready; an upload is never lost
 }
 
 TensorRef scalar_tensor(double value, DType dtype) {

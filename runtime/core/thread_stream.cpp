@@ -12,12 +12,12 @@
 namespace megjit::runtime {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(100);  // how often who waits looks for Ctrl-C
-constexpr size_t kMostTimes = 65536;  // older looks at the clock are forgotten
+constexpr auto kLook = std::chrono::milliseconds(100);  // between two looks for Ctrl-C
+constexpr size_t kMostTimes = 65536;  // older readings of the clock are dropped
 
 }  // namespace
 
-// A child of a fork has no thread to end.
+// In a child of fork() there is no thread to end.
 ThreadStream::~ThreadStream() {
     std::unique_lock lock(mutex_);
     Worker& here = worker();
@@ -84,8 +84,8 @@ double ThreadStream::seconds_between(Ticket begin, Ticket end) const {
     return std::chrono::duration<double>(b->second - a->second).count();
 }
 
-ThreadStream::Worker& ThreadStream::worker() {  // with mutex_
-    if (worker_.is_inherited()) {  // a child lacks the thread, and whom it was to serve
+ThreadStream::Worker& ThreadStream::worker() {  // needs mutex_
+    if (worker_.is_inherited()) {  // a child lacks the thread, and those that wait for its work
         jobs_.clear();
         ended_ = queued_;
         error_ = nullptr;
@@ -93,7 +93,7 @@ ThreadStream::Worker& ThreadStream::worker() {  // with mutex_
     return *worker_;
 }
 
-void ThreadStream::queue(std::function<void()> work) {  // with mutex_
+void ThreadStream::queue(std::function<void()> work) {  // needs mutex_
     Worker& here = worker();
     if (!here.thread.joinable()) here.thread = quiet_thread([this, &here] { run(here); });
     jobs_.push_back(std::move(work));
@@ -127,7 +127,8 @@ void ThreadStream::run(Worker& worker) {
     }
 }
 
-// The waiting thread was interrupted: what runs for it ends, and what was to follow does not run.
+// Called when the waiting thread was interrupted: running work is told to end, and queued work does
+// not run.
 void ThreadStream::stop_all() {
     std::unique_lock lock(mutex_);
     is_stopped_ = true;

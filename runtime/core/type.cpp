@@ -61,7 +61,7 @@ constexpr size_t kMostPackedLayouts = 4096;
 
 struct PackedLayouts {
     std::array<std::atomic<size_t>, kMostPackedLayouts> bytes{};
-    std::array<std::string, kMostPackedLayouts> names;  // written before the layout is known
+    std::array<std::string, kMostPackedLayouts> names;  // set before the layout is known
     std::atomic<size_t> count{0};
 };
 PackedLayouts& packed_layouts() {

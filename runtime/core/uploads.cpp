@@ -9,7 +9,7 @@ Uploads::~Uploads() {
     if (buffers_.empty()) return;
     try {
         device_.copy_stream().synchronize(buffers_.back().ticket);
-    } catch (const std::exception&) {}  // whoever reads the values is told of it
+    } catch (const std::exception&) {}  // readers of the values get the error
 }
 
 Uploads::Buffer Uploads::free_buffer(size_t bytes) {
@@ -19,7 +19,7 @@ Uploads::Buffer Uploads::free_buffer(size_t bytes) {
     const auto found = std::ranges::find_if(
         buffers_, [&](const Buffer& buffer) { return buffer.bytes >= bytes && is_free(buffer); });
     if (found == buffers_.end()) {
-        std::erase_if(buffers_, is_free);  // they are too small
+        std::erase_if(buffers_, is_free);  // free buffers that are too small
         return {device_.host_memory(bytes), bytes};
     }
     Buffer buffer = std::move(*found);
@@ -34,7 +34,7 @@ Upload Uploads::begin(const Type& type, const void* data) {
     Buffer buffer = free_buffer(bytes);
     std::memcpy(buffer.memory.get(), data, bytes);
     TensorRef value = empty_tensor(device_, type);
-    // Its memory may be in use by what was queued before.
+    // Work queued before may still use the value's memory.
     copies.wait(device_.stream(), device_.stream().record());
     copies.upload(value->data(), buffer.memory.get(), bytes, true);
     buffer.ticket = copies.record();

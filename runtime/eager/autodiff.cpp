@@ -9,7 +9,7 @@
 namespace megjit::runtime {
 namespace {
 
-// A tensor that keeps type and identity, but not the memory.
+// A tensor of the same type and identity, without memory.
 TensorRef without_data(const TensorRef& tensor) {
     TensorRef stub = make_placeholder(tensor->type(), tensor->device());
     stub->trace = tensor->trace;
@@ -51,7 +51,7 @@ Grads elementwise_grads(const GradCall& g) {
     return grads;
 }
 
-// Which of inputs and outputs the backward of this application reads.
+// Says whether the backward of this application reads inputs, outputs or both.
 Keeps keeps_of(const OpDef& op, std::span<const TensorRef> inputs,
                std::span<const TensorRef> outputs, const std::vector<uint64_t>& in_ids) {
     if (!op.is_elementwise()) return op.keeps;
@@ -98,7 +98,7 @@ Grads gradients_of_expansion(const GradCall& g) {
 Grads build::gradients_through(const GradCall& g, MadeOf made_of) {
     Tape tape;
     Tensors inputs, outputs, out_grads;
-    for (const TensorRef& input : g.inputs) {  // two operands may be one tensor
+    for (const TensorRef& input : g.inputs) {  // two operands may be the same tensor
         inputs.push_back(apply(ops::identity(), {}, {&input, 1})[0]);
         tape.watch(inputs.back());
     }
@@ -192,7 +192,7 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
     for (size_t i = 0; i < ys.size(); ++i)
         if (tracks(*ys[i])) accumulate(ys[i]->id(), dys[i]);
 
-    // What the rest of backward reads as well stays.
+    // A gradient that the rest of backward also reads stays in the list.
     const GradientSums::Take take = [&](size_t position) -> TensorRef {
         const uint64_t id = wanted[position]->id();
         const auto found = grads.find(id);
@@ -218,7 +218,7 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
         } else {
             std::vector<Type> types;
             for (const TensorRef& input : entry.inputs) types.push_back(input->type());
-            // vector<bool> has no span
+            // a vector<bool> cannot be viewed as a span
             const auto needs = std::make_unique<bool[]>(entry.in_ids.size());
             for (size_t k = 0; k < entry.in_ids.size(); ++k) needs[k] = entry.in_ids[k] != 0;
             const OpCall call{*entry.op, entry.attrs, types};
@@ -230,8 +230,8 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
             if (entry.in_ids[k] && in_grads[k]) accumulate(entry.in_ids[k], in_grads[k]);
         for (uint64_t id : entry.out_ids)
             if (!watched_.contains(id))
-                grads.erase(id);  // its gradient is complete and not asked for
-        entry = {};  // what this entry kept is free from here
+                grads.erase(id);  // its gradient is complete, and nobody asked for it
+        entry = {};  // what this entry kept may be freed from now on
     }
     sums.begin(0, take);
     Tensors result;

@@ -46,7 +46,7 @@ void CallLog::note(std::string call, Device& device, std::chrono::steady_clock::
                      .end = nanoseconds(end),
                      .thread = static_cast<uint64_t>(pthread_self()),
                      .bytes = device.allocator().stats().in_use};
-    if (log().with_lines) noted.where = user_line();  // may take Python's lock: before ours
+    if (log().with_lines) noted.where = user_line();  // takes Python's lock, and then ours
     const std::lock_guard lock(log().mutex);
     log().calls.push_back(std::move(noted));
 }

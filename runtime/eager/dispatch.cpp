@@ -83,7 +83,7 @@ Tracer& edited_graph_of(const Tensor& tensor) {
     return *found->second;
 }
 
-// The graph that one of them is a variable of, or null.
+// The edited graph of which one of these is a variable, or null.
 Tracer* edited_graph_of(std::span<const TensorRef> inputs) {
     for (const TensorRef& input : inputs)
         if (input->trace.is_edited()) [[unlikely]]
@@ -97,8 +97,7 @@ bool is_laid_out(std::span<const TensorRef> inputs) {
     return false;
 }
 
-// Replaces operands by copies in orders of memory that the op knows, made by `call` (apply or
-// compute).
+// Replaces operands by copies in layouts that the op knows; `call` (apply or compute) makes them.
 template <class Call>
 void lay_out_operands(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& converted,
                       Device& device, Call call) {
@@ -116,7 +115,7 @@ void lay_out_operands(const OpDef& op, std::span<const TensorRef>& inputs, Tenso
     }
 }
 
-// "conv2d f32[8, 64, 56, 56]", or without a type where it depends on values.
+// "conv2d f32[8, 64, 56, 56]"; without a type where that depends on values.
 std::string application_text(const OpDef& op, const Attrs& attrs,
                              std::span<const TensorRef> inputs) {
     std::string text = op.name;
@@ -136,7 +135,7 @@ void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> i
     for (const TensorRef& input : inputs) types.push_back(input->type());
     const OpCall call{op, attrs, types};
     double seconds = taken.count();
-    if (!device.stream().is_inline()) {  // what is only queued has no time yet
+    if (!device.stream().is_inline()) {  // work that is only queued has no time yet
         std::vector<Type> results;
         for (const TensorRef& output : outputs) results.push_back(output->type());
         seconds = device.speeds().seconds(call, results);
@@ -147,7 +146,7 @@ void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> i
 }  // namespace
 
 Context& context() {
-    // A plain pointer: where a thread's object is made, each use asks twice.
+    // A plain pointer: a thread_local object with a constructor would be checked twice at each use.
     thread_local constinit Context* here = nullptr;
     if (!here) [[unlikely]] {
         thread_local Context instance;
@@ -167,7 +166,7 @@ AtPlace::~AtPlace() { place_of_constants = saved_; }
 
 namespace {
 
-// Variables of an edited graph have no place before it runs.
+// Variables of an edited graph lie on no device before it runs.
 bool joins_any(const Tensor& tensor) {
     return tensor.trace.is_edited() || (tensor.is_constant && tensor.device().is_host());
 }
@@ -176,7 +175,8 @@ bool is_readable(const Device& device, const Tensor& tensor) {
     return &tensor.device() == &device || (tensor.device().is_host() && device.is_host());
 }
 
-// A constant of a host on the device; recent numbers are remembered. What lies there is itself.
+// A host's constant, copied to the device; recent numbers are cached. Returns a constant that lies
+// there already.
 TensorRef constant_on(Device& device, const TensorRef& constant) {
     if (is_readable(device, *constant)) return constant;
     if (constant->type().numel() > 1) return copied_to(constant, device);
@@ -192,7 +192,7 @@ TensorRef constant_on(Device& device, const TensorRef& constant) {
     return slot.there;
 }
 
-// Operands lie as the op knows it.
+// Operands have layouts that the op knows.
 Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> given,
             Device& device) try {
     std::span<const TensorRef> inputs = given;
@@ -239,7 +239,7 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     Ref<Storage> workspace;
     if (const size_t bytes = executable.workspace_bytes()) workspace = Storage::make(device, bytes);
     Stream& stream = device.stream();
-    // What other processes see is no value that could be computed again.
+    // What other processes see must not be computed again.
     const bool is_queued = !stream.is_inline(),
                is_noted = Rematerializer::is_on() && !is_ordered(op);
     if (is_queued) {
@@ -296,7 +296,7 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
 DType promoted_dtype(const OpDef& op, std::span<const DType> operands) {
     DType to = operands[0];
     for (const DType dtype : operands) {
-        const bool counts_bits = op.promotion == Promotion::integer;  // a bool is a bit
+        const bool counts_bits = op.promotion == Promotion::integer;  // a bool counts as one bit
         to = counts_bits && to == DType::b8      ? dtype
              : counts_bits && dtype == DType::b8 ? to
                                                  : promote(to, dtype);
@@ -370,7 +370,7 @@ void require_data(Tensor& tensor) {
     if (tensor.has_data()) return;
     Tracer* tracer = tensor.trace.is_edited() ? &edited_graph_of(tensor) : context().tracer;
     if (tracer) {
-        const WithoutHostLock others_run;  // a program may be waited for
+        const WithoutHostLock others_run;  // a program may run, and this thread waits for it
         tracer->on_read(tensor);
     }
     if (!tensor.has_data() && tensor.type().numel() > 0)
@@ -388,7 +388,7 @@ bool is_readable(const Tensor& tensor) {
 
 namespace {
 
-// Without the host; null where there is no such way.
+// Copies without the host; null where that is not possible.
 TensorRef copied_across(const TensorRef& tensor, Device& device) {
     Device& from = tensor->device();
     if (from.is_host() || device.is_host() || !tensor->storage()) return nullptr;
@@ -400,7 +400,7 @@ TensorRef copied_across(const TensorRef& tensor, Device& device) {
                                      tensor->type().bytes()))
         return nullptr;
     copy->storage()->set_ready(device.stream().record());
-    from.stream().wait(device.stream(), device.stream().record());  // before it reuses the memory
+    from.stream().wait(device.stream(), device.stream().record());  // before it is reused
     return copy;
 }
 

@@ -13,12 +13,13 @@
 namespace megjit::runtime {
 namespace {
 
-// Where parts of a bucket begin, so that what makes them can write them there (memory/parts.h).
+// Parts of a bucket begin at multiples of this, so that their makers can write them there
+// (memory/parts.h).
 constexpr size_t kAlign = 64;
 
 using Positions = std::vector<size_t>;
 
-// Where the last bucket begins. Nothing is left to run beside it: it is as small as the first.
+// Where the last bucket begins. It is as small as the first, for no work is left to run beside it.
 size_t short_tail(std::span<const WantedSum> wanted, const Positions& run, size_t room) {
     size_t begin = run.size();
     while (begin > 0 && wanted[run[begin - 1]].type.bytes() <= room)
@@ -26,7 +27,7 @@ size_t short_tail(std::span<const WantedSum> wanted, const Positions& run, size_
     return begin;
 }
 
-// A run of one kind: each bucket ends with the one that fills it.
+// Divides a run of gradients of one kind: each bucket ends with the gradient that fills it.
 void divide(std::span<const WantedSum> wanted, const Positions& run, BucketSizes sizes,
             std::vector<GradientBucket>& buckets) {
     const size_t tail = short_tail(wanted, run, sizes.first);
@@ -36,7 +37,7 @@ void divide(std::span<const WantedSum> wanted, const Positions& run, BucketSizes
         members.push_back(run[i]);
         room -= std::min(room, wanted[run[i]].type.bytes());
         if (room > 0 && i + 1 != tail && i + 1 < run.size()) continue;
-        // Those of odd sizes come last: what stands behind them would have to be copied.
+        // Gradients of odd sizes come last: those after them would have to be copied.
         std::stable_partition(members.begin(), members.end(), [&](size_t position) {
             return wanted[position].type.bytes() % kAlign == 0;
         });
@@ -50,16 +51,16 @@ TensorRef on(Device& device, const TensorRef& tensor) {
     return apply(ops::copy_to(), {std::string(device.name())}, {&tensor, 1})[0];
 }
 
-// Has what ran beside ended well? Its error is thrown here.
+// Waits for the work on the side stream, and throws its error.
 void wait_beside() {
-    const WithoutHostLock others_run;  // a process that is gone is told through the host language
+    const WithoutHostLock others_run;  // errors of peers need the host language
     side_stream().synchronize();
 }
 
 }  // namespace
 
 std::vector<GradientBucket> gradient_buckets(std::span<const WantedSum> wanted, BucketSizes sizes) {
-    std::vector<Positions> runs;  // of one group, dtype and device
+    std::vector<Positions> runs;  // each of one group, dtype and device
     for (size_t i = 0; i < wanted.size(); ++i) {
         if (wanted[i].group.empty()) continue;
         const auto is_alike = [&](const Positions& run) {
@@ -86,7 +87,7 @@ std::vector<GradientBucket> gradient_buckets(std::span<const WantedSum> wanted, 
 GradientSums::GradientSums(std::vector<WantedSum> wanted)
     : wanted_(std::move(wanted)), buckets_(gradient_buckets(wanted_, bucket_sizes())) {}
 
-// Who failed waits, too: what runs beside writes into memory that goes here.
+// A pass that failed waits, too: work on the side stream writes into memory that is freed here.
 GradientSums::~GradientSums() {
     if (!exchanges_.empty()) try {
             wait_beside();

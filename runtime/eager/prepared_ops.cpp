@@ -9,8 +9,8 @@
 namespace megjit::runtime {
 namespace {
 
-// From here on other threads of the host language may run beside a kernel: giving up their lock and
-// taking it back costs 0.1 us, and up to 5 ms where another thread wants it all the time.
+// Longer kernels run without the host language's lock, beside its other threads: giving the lock up
+// and taking it back costs 0.1 us, and up to 5 ms where another thread wants it all the time.
 constexpr double kLongSeconds = 1e-4;
 
 const Type& type_of(const Type& type) { return type; }
@@ -74,7 +74,7 @@ PreparedRef PreparedOps::find_or_make(const OpDef& op, const Attrs& attrs, const
     size_t hash = reinterpret_cast<size_t>(&op) >> 4 ^ reinterpret_cast<size_t>(&device);
     for (const auto& input : inputs) hash = hash_value(type_of(input), hash);
     if (!attrs.empty()) hash = hash_value(attrs, hash);
-    // What this thread has found there lately: without the lock.
+    // What this thread has found here lately, to be read without the lock.
     constexpr size_t kRecent = 512;
     thread_local std::array<PreparedRef, kRecent> recent;
     PreparedRef& slot = recent[hash % kRecent];
@@ -108,7 +108,7 @@ void PreparedOps::add(PreparedRef made) {
     CachedOp& oldest = *std::ranges::min_element(set, {}, &CachedOp::used);
     oldest.used = ++now_;
     ++made_;
-    oldest.op.swap(made);  // the old one goes after the lock
+    oldest.op.swap(made);  // the old one is destroyed after the lock is released
 }
 
 uint64_t PreparedOps::made() const {

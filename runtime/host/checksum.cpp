@@ -14,7 +14,7 @@ constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio
 
 }  // namespace
 
-// Multiply and rotate.
+// Multiplies and rotates.
 uint64_t checksum_of_words(std::string_view bytes) {
     uint64_t sum = bytes.size() * kOdd;
     for (size_t i = 0; i < bytes.size(); i += 8) {

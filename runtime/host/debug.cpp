@@ -80,7 +80,7 @@ constexpr Switch kSwitches[] = {
      "largest number of threads on the host, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads overrides all three"},
 };
 
-using Given = std::map<std::string, std::string>;  // by set_switch()
+using Given = std::map<std::string, std::string>;  // values of set_switch()
 
 std::vector<std::string> split(const std::string& list) {
     std::vector<std::string> parts;
@@ -117,7 +117,7 @@ Debug load(const Given& given) {
     debug.cross_memory = read("MEGJIT_CROSS_MEMORY") != "0";
     debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
     debug.isa = read("MEGJIT_ISA");
-    debug.omp_threads = std::atoi(read("OMP_NUM_THREADS").c_str());  // of a list, "4,2", the first
+    debug.omp_threads = std::atoi(read("OMP_NUM_THREADS").c_str());  // "4,2" gives 4
     debug.emulated_gpus = std::clamp(std::atoi(read("MEGJIT_EMULATED_GPUS").c_str()), 0, 16);
     debug.skipped = split(read("MEGJIT_SKIP"));
     std::string dump = read("MEGJIT_DUMP");
@@ -129,7 +129,7 @@ Debug load(const Given& given) {
     return debug;
 }
 
-// All that were read: a thread may still look at an older one.
+// All readings stay: a thread may still look at an older one.
 struct Readings {
     Mutex mutex{"the environment"};
     std::deque<Debug> all;

@@ -28,7 +28,8 @@ public:
         std::erase(all_, mutex);
     }
 
-    // All or none, again and again: their holders may make new ones, which waits for changes_.
+    // Takes all mutexes or none, and tries again: a thread that holds one may wait for changes_, to
+    // make another.
     void take_all() {
         for (;;) {
             changes_.lock();
@@ -56,7 +57,7 @@ private:
 namespace {
 
 std::atomic<uint64_t> fork_count{0};
-thread_local Mutex* innermost = nullptr;  // noted last in this thread
+thread_local Mutex* innermost = nullptr;  // the one that this thread noted last
 
 [[maybe_unused]] const int kForkHandler = register_mutexes_at_fork();
 

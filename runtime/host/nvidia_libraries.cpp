@@ -66,7 +66,7 @@ Version nccl_version(void* library) {
     return three_parts(number);
 }
 
-// The major version of CUDA that a library was built for; 0: any driver runs it.
+// The major version of CUDA that a library was built for; 0: any driver runs the library.
 int cuda_of_nvrtc(void*, const Version& version) { return version.number / 1000; }
 int cuda_of_cublaslt(void*, const Version& version) { return version.number / 10000; }
 int cuda_of_cudnn(void* library, const Version&) {
@@ -76,7 +76,7 @@ int of_any_cuda(void*, const Version&) { return 0; }
 
 struct LibraryRow {
     std::string_view name;
-    std::string_view fix;  // what to do where there is none
+    std::string_view fix;  // what to do where the library is missing
     std::vector<std::string> files;  // newest first
     std::vector<std::string> wheels;  // folders of packages
     Version (*version)(void* library);
@@ -84,7 +84,7 @@ struct LibraryRow {
     int oldest = 0;
     std::string_view oldest_text;
     std::string Debug::* variable;
-    std::string_view emulated = {};  // what serves emulated GPUs in its place; none: the library
+    std::string_view emulated = {};  // file that emulated GPUs use; "": the real one
 };
 
 const LibraryRow& entry(Library library) {
@@ -158,8 +158,8 @@ std::string path_of(void* library, const fs::path& asked) {
     return map->l_name;
 }
 
-// Fills `found`, or its why_not. A driver runs what was built for its own major version of CUDA, or
-// for an older one.
+// Fills `found`, or its why_not. A driver runs libraries built for its own major version of CUDA,
+// or for an older one.
 void open_one(const LibraryRow& entry, const fs::path& path, const FoundLibrary* driver,
               FoundLibrary& found) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -203,7 +203,7 @@ std::vector<fs::path> candidates_of(Library library) {
     const LibraryRow& known = entry(library);
     if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
     if (is_emulated(library)) return {plugin_folder() / known.emulated};
-    const fs::path packages = package_folder().parent_path();  // ours and others
+    const fs::path packages = package_folder().parent_path();  // packages beside ours
     std::vector<fs::path> paths;
     for (const std::string& file : known.files) {
         paths.emplace_back(file);
@@ -233,7 +233,7 @@ const FoundLibrary& find_library(Library library) {
     static std::array<std::once_flag, std::size(kNvidiaLibraries)> once;
     static std::array<FoundLibrary, std::size(kNvidiaLibraries)> found;
     const auto at = static_cast<size_t>(library);
-    if (library == Library::cudnn) find_library(Library::nvrtc);  // it opens ours by name
+    if (library == Library::cudnn) find_library(Library::nvrtc);  // cuDNN needs it
     std::call_once(once[at], [&] { found[at] = open_library(library, candidates_of(library)); });
     return found[at];
 }

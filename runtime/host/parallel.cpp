@@ -20,14 +20,14 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr int kMostThreads = 512;
-// Longer than what lies between two steps of a training loop: to be woken takes a thread of a
-// virtual machine 50 us.
+// Longer than the time between two steps of a training loop: waking a thread takes 50 us on a
+// virtual machine.
 constexpr auto kHelperSpin = std::chrono::milliseconds(2);
 constexpr auto kCallerSpin = std::chrono::microseconds(20);
 constexpr auto kLostCore = std::chrono::microseconds(
-    200);  // between two looks at the clock: others have the core meanwhile
+    200);  // a longer time between two looks at the clock: others had the core meanwhile
 
-thread_local bool is_inside = false;  // a parallel region
+thread_local bool is_inside = false;  // inside a parallel region
 
 void pause() {
 #if defined(__x86_64__)
@@ -35,7 +35,7 @@ void pause() {
 #endif
 }
 
-// False when the time is over, or others want the core: then it is better to sleep.
+// Returns false when the time is over, or others want the core: then it is better to sleep.
 template <class Done>
 bool spin_until(steady_clock::duration limit, const Done& done) {
     const auto begin = steady_clock::now();
@@ -48,11 +48,11 @@ bool spin_until(steady_clock::duration limit, const Done& done) {
     return false;
 }
 
-// One region at a time. Its chunks lie in one share a thread: neighbours in memory stay with one
-// core from loop to loop, and a thread that has finished its own share takes from the others. A
-// share is one word, so that a chunk is claimed by one exchange, which fails if the region that was
-// looked at has ended: a thread that comes late, or slept between looking and claiming, does no
-// harm and nobody waits for it.
+// One region at a time. Its chunks are divided into one share for each thread: neighbours in memory
+// stay with one core from loop to loop, and a thread that has finished its own share takes chunks
+// from the others. A share is one word, so that one exchange claims a chunk, and fails if the
+// region that the thread looked at has ended: a thread that comes late, or slept between looking
+// and claiming, does no harm and nobody waits for it.
 class Pool {
 public:
     static Pool& instance() {
@@ -77,8 +77,8 @@ public:
     }
     void give_back() { is_taken_.store(false, std::memory_order_release); }
 
-    // Called by the thread that has taken the pool. Share 0 is the caller's; of chunks that are not
-    // awaited each other thread gets one.
+    // Called by the thread that has taken the pool. Share 0 is the caller's; if chunks are not
+    // awaited, each other thread gets one.
     void open(int threads, int64_t count, pool::Chunk chunk, const void* context, bool is_awaited) {
         threads = start_threads(threads);
         const auto border = [=](int i) {
@@ -103,7 +103,7 @@ public:
             shares_[i].word.store(word_of(generation_, 0, 0), std::memory_order_release);
     }
 
-    // Claims and calls chunks until none is left, those of share `first` before the others.
+    // Claims and calls chunks until none is left, first those of share `first`.
     void work(int first) {
         const int count = share_count_.load(std::memory_order_acquire);
         for (int i = 0; i < count; ++i) {
@@ -122,7 +122,7 @@ public:
         }
     }
 
-    // Until all chunks have ended; throws what the first of those that failed threw.
+    // Waits until all chunks have ended; throws the first error that one of them threw.
     void wait() {
         const auto is_done = [this] { return left_.load(std::memory_order_acquire) == 0; };
         if (!spin_until(kCallerSpin, is_done))
@@ -134,8 +134,8 @@ public:
         }
     }
 
-    // A child has none of the threads. One is enough for most of what children do; set_thread_count
-    // makes new ones.
+    // Called in a child, which has none of the threads. One thread is enough for most of what
+    // children do; set_thread_count makes new ones.
     void forget_threads() {
         started_ = 0;
         set_wanted(1);
@@ -162,8 +162,8 @@ private:
         if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_one();
     }
 
-    // How many threads there are for a region that wants so many. Those that the system refuses are
-    // not asked for again.
+    // Returns how many threads there are for a region that wants `wanted`. If the system refuses
+    // threads, they are not requested again.
     int start_threads(int wanted) {
         while (started_ + 1 < wanted && !refused_.load(std::memory_order_relaxed)) {
             try {
@@ -208,16 +208,16 @@ private:
     std::exception_ptr error_;
     alignas(64) std::atomic<bool> is_taken_{false};
     std::atomic<bool> refused_{false};
-    std::atomic<int> wanted_{0};  // 0: not asked yet
+    std::atomic<int> wanted_{0};  // 0: not yet known
     int started_ = 0;
     uint32_t generation_ = 0;
 };
 
-// A fork waits for the region at hand, so that the child finds no half of one; a thread in the
-// middle of one cannot wait for itself.
+// A fork waits for the running region, so that the child does not find half of one; a thread inside
+// a region cannot wait for itself.
 thread_local bool holds_for_fork = false;
 [[maybe_unused]] const int kMutexForkHandler =
-    register_mutexes_at_fork();  // runs after ours: chunks take mutexes
+    register_mutexes_at_fork();  // its handler runs after ours, for chunks take mutexes
 [[maybe_unused]] const int kPoolForkHandler = pthread_atfork([] {
     if (is_inside) return;
     while (!Pool::instance().take()) std::this_thread::yield();

@@ -17,7 +17,7 @@ enum CoreFunction : size_t { kPush = 9, kPop = 11, kFunctions = 16 };
 
 struct Functions {
     Function here[kFunctions] = {};
-    Function* places[kFunctions] = {};  // of each; the first has none
+    Function* places[kFunctions] = {};  // places of the functions; the first has none
 
     int push(const char* name) const {
         return here[kPush] ? reinterpret_cast<int (*)(const char*)>(here[kPush])(name) : 0;

@@ -10,7 +10,7 @@ namespace megjit::runtime {
 namespace {
 
 constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB"};
-constexpr int kMostDecimals = 10;  // which tell a byte in a terabyte
+constexpr int kMostDecimals = 10;  // enough to show a byte in a terabyte
 
 std::string with_decimals(size_t bytes, int decimals) {
     double size = static_cast<double>(bytes);

@@ -33,11 +33,11 @@ double ratio(double quota, double period) {
     return quota > 0 && period > 0 ? quota / period : kNoQuota;
 }
 
-// What one group itself grants; its files need not be there.
+// What one group itself grants; its files may be missing.
 double quota_of(const std::string& folder, bool is_v2) {
     double quota = -1, period = 0;
     if (is_v2) {
-        std::ifstream(folder + "/cpu.max") >> quota >> period;  // "max 100000" leaves the period 0
+        std::ifstream(folder + "/cpu.max") >> quota >> period;  // "max 100000": the period stays 0
     } else {
         std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
         std::ifstream(folder + "/cpu.cfs_period_us") >> period;
@@ -70,7 +70,7 @@ int allowed_cores() {
         const size_t bytes = CPU_ALLOC_SIZE(cores);
         const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
         CPU_FREE(set);
-        if (count > 0) return count;  // else the kernel's set is larger
+        if (count > 0) return count;  // if not, the kernel's set is larger
     }
     return 1;
 }
@@ -108,7 +108,7 @@ double cpu_quota(const std::string& root) {
 
 int granted_threads() {
     double granted = std::min<double>(std::ceil(cpu_quota()),
-                                      allowed_cores());  // half a CPU more is worth a thread
+                                      allowed_cores());  // rounds up: half a CPU is worth a thread
     if (const int asked = debug().omp_threads; asked > 0)
         granted = std::min<double>(granted, asked);
     return std::max(1, static_cast<int>(granted));

@@ -14,9 +14,9 @@ namespace megjit::runtime {
 namespace {
 
 constexpr auto kLookAround =
-    std::chrono::milliseconds(100);  // how often who waits looks for Ctrl-C
+    std::chrono::milliseconds(100);  // how often a waiting thread looks for Ctrl-C
 
-// A thread and its process: pointers have 48 bits.
+// One word holds a thread and its process: pointers have 48 bits.
 constexpr int kThreadBits = 48;
 uint64_t thread_of(uint64_t owner) { return owner << (64 - kThreadBits); }
 uint64_t process_of(uint64_t owner) { return owner >> kThreadBits; }

@@ -16,7 +16,7 @@ Expr clip6(Expr x) { return min(max(x, 0.0), 6.0); }
 
 Expr elu_of(Expr x, double alpha) { return select(x > 0.0, x, expm1(min(x, 0.0)) * alpha); }
 
-// Its derivative at 0 is 1/2: that of the maximum is 0 there, of the rest 1/2.
+// Its derivative at 0 is 1/2: that of the maximum is 0 there, that of the rest 1/2.
 Expr soft_plus(Expr x) { return max(x.constant(0), x) + log1p(exp(-abs(x))); }
 
 Expr relu_grad(const ExprArgs&, int, Expr y, Expr dy) { return select(y > 0.0, dy, 0.0); }

@@ -25,14 +25,14 @@ std::vector<OpDef> decomposition_ops();
 std::vector<OpDef> fft_ops();
 // networks
 std::vector<OpDef> attention_ops();
-std::vector<OpDef> attention_of_parts_ops();  // behind attention_ops, whose they are
+std::vector<OpDef> attention_of_parts_ops();  // after attention_ops, which registers their base ops
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> matmul_ops();
 std::vector<OpDef> norm_ops();
 std::vector<OpDef> pool_ops();
 std::vector<OpDef> recurrent_ops();
 std::vector<OpDef> softmax_ops();
-// of several processes
+// ops of several processes
 std::vector<OpDef> collective_ops();
 
 void register_all_ops() {

@@ -27,7 +27,7 @@ OpDef binary(std::string name, std::string doc, ExprRule expr, bool commutative 
             .at_number = std::move(at_number)};
 }
 
-// Integers are whole already.
+// Integers need no rounding.
 OpDef rounding(std::string name, std::string doc, ExprRule expr) {
     return {.name = std::move(name),
             .doc = std::move(doc),

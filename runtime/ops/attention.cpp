@@ -147,7 +147,7 @@ std::vector<Type> infer_attention_grad(const OpCall& call) {
             {given[2].dtype, given[2].shape}};
 }
 
-// The formulas in simpler ops, with keys and values for each head of the queries.
+// Writes the formulas in simpler ops, with keys and values for each head of the queries.
 class Composed {
 public:
     Composed(const OpCall& call, std::span<const TensorRef> inputs)
@@ -156,7 +156,7 @@ public:
         v = for_each_head(inputs[2]);
     }
 
-    // In float32; minus infinity where the query comes before the key.
+    // The scores in float32; minus infinity where the query comes before the key.
     TensorRef scores() const {
         TensorRef s = build::mul(build::cast(product(q, k, false, true), DType::f32), p_.scale);
         for (int i = 0; i < p_.masks; ++i) s = build::add(s, operand(p_.first_mask + i));
@@ -169,8 +169,9 @@ public:
         return build::where(build::op("greater_equal", {place(kQueries), place(kKeys)}), s,
                             minus_infinity(s));
     }
-    // Each query's largest score, and sum exp(s - that). Where it sees no key nothing is
-    // subtracted for zeros: the sum is 0, not NaN.
+    // Each query's largest score `top`, and the sum of exp(s - top). For a query that sees no key
+    // and gets
+    // zeros, nothing is subtracted: the sum is 0, not NaN.
     struct Sums {
         TensorRef top, e, total;
     };
@@ -179,12 +180,12 @@ public:
                         e = build::op("exp", {build::sub(s, seen_or_zero(top, top))});
         return {top, e, build::reduce_sum(e, {kKeys}, true)};
     }
-    // `x`, or 0 where -inf in `level` says that the query sees no key and gets zeros.
+    // Returns `x`, or 0 where -inf in `level` says that the query sees no key and gets zeros.
     TensorRef seen_or_zero(const TensorRef& level, const TensorRef& x) const {
         if (!p_.gives_zeros || (p_.masks == 0 && p_.seen < 0)) return x;
         return build::where(build::op("equal", {level, minus_infinity(level)}), zero(x), x);
     }
-    // Anew from lse, and from what its rounding took, through which no gradient flows.
+    // Recomputes p from lse, and from what rounding took from it; no gradient flows through that.
     TensorRef probabilities(const TensorRef& lse) const {
         const TensorRef s = scores(), one = with_one_key(lse);
         const auto [top, e, total] = sums(build::op("stop_gradient", {s}));
@@ -202,14 +203,14 @@ public:
                           build::op("dropout_mask", {inputs_[static_cast<size_t>(p_.random_key)]},
                                     {Axes(scores.begin(), scores.end()), p_.drop_prob}));
     }
-    // Where scores are given instead, the product's gradient is 0.
+    // Where `seen` replaces scores, the product's gradient is 0.
     TensorRef of_products(const TensorRef& ds) const {
         return p_.seen < 0 ? ds : build::where(operand(p_.seen), ds, zero(ds));
     }
     TensorRef of_hidden(const TensorRef& ds) const {
         return build::where(operand(p_.seen), zero(ds), ds);
     }
-    // The gradient of scores, of those of y.
+    // The gradient of the scores, from that of y.
     TensorRef scores_grad(const TensorRef& p, const TensorRef& y, const TensorRef& dy) const {
         const auto f32 = [](const TensorRef& x) { return build::cast(x, DType::f32); };
         const TensorRef dot = build::reduce_sum(build::mul(f32(dy), f32(y)), {kKeys}, true),
@@ -278,7 +279,7 @@ Tensors expand_attention_grad(const OpCall& call, std::span<const TensorRef> inp
     return {composed.query_grad(ds), composed.key_grad(ds), composed.value_grad(p, inputs[5])};
 }
 
-// Those of lse, which ordinary networks do not read, and of masks keep the scores.
+// The gradients of lse (which ordinary networks do not read) and of masks keep the scores.
 Grads grad_attention(const GradCall& g) {
     const TensorRef &dy = g.out_grads[0], &dlse = g.out_grads[1];
     Grads grads(g.inputs.size());

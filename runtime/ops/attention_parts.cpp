@@ -21,7 +21,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr size_t kExtents = 7, kNumbers = 4;  // of a problem; of a view
+constexpr size_t kExtents = 7, kNumbers = 4;  // extents of a problem; numbers of a view
 constexpr size_t kOwnAttrs = 6;  // of the ops on whole tensors
 
 bool is_grad(const OpCall& call) { return call.op.inputs.size() > 4; }
@@ -36,7 +36,7 @@ std::vector<const HeadsPart*> results_of(const AttentionParts& parts, bool is_gr
 
 Shape shape_of(const HeadsExtents& extents) { return Shape{std::span<const int64_t>(extents)}; }
 
-// Extents and places of all parts, whole tensors where the op has no attribute for them.
+// Extents and places of all parts, which are whole tensors where the op has no attribute for them.
 AttentionParts whole_parts(const AttentionProblem& p) {
     const HeadsExtents q{p.batch, p.heads, p.queries, p.width},
         k{p.batch, p.key_heads, p.keys, p.width}, v{p.batch, p.key_heads, p.keys, p.value_width},
@@ -54,7 +54,7 @@ AttentionParts whole_parts(const AttentionProblem& p) {
             .dv = part(2, v)};
 }
 
-// The call on whole tensors that this one means, which lives as long as the object.
+// The equivalent call on whole tensors, which is valid as long as the object.
 class WholeCall {
 public:
     explicit WholeCall(const OpCall& call)
@@ -83,14 +83,14 @@ void check_numbers(const OpCall& call) {
                          to_string(Attr{extents})));
     const AttentionProblem p = attention_problem(call);
     const int64_t widest = std::max(p.width, p.value_width), longest = std::max(p.queries, p.keys);
-    // UserError where there are more elements than can be counted.
+    // Throws a UserError where there are more elements than can be counted.
     static_cast<void>(Shape{p.batch, std::max(p.heads, p.key_heads), longest, widest}.numel());
     if (call.integers("views").size() != kNumbers * views)
         refuse(call, cat("there are ", call.integers("views").size(), " numbers of views, not ",
                          kNumbers * views));
     if (!is_grad(call)) return;
     const Ints& outputs = call.integers("outputs");
-    int64_t next = 0;  // each output has a part
+    int64_t next = 0;  // to find whether each output has a part
     for (const int64_t output : outputs)
         if (output == next) ++next;
         else if (output < 0 || output > next) next = 4;
@@ -157,7 +157,7 @@ TensorRef taken(const TensorRef& tensor, const HeadsPart& part) {
     return build::transpose(cut, perm);
 }
 
-// An output of so many elements with these parts of it.
+// Makes an output of `all` elements from its parts.
 TensorRef filled(int64_t all, std::span<const HeadsPart* const> parts,
                  std::span<const TensorRef> values) {
     TensorRef made;
@@ -199,7 +199,7 @@ Tensors expand_of_parts(const OpCall& call, std::span<const TensorRef> inputs) {
     return outputs;
 }
 
-// Nothing is read that lies around the parts.
+// Elements around the parts are not read.
 Cost cost_of_parts(const OpCall& call, std::span<const Type>) {
     const WholeCall whole(call);
     return cost_of(whole.call(), infer(whole.call()));
@@ -224,8 +224,8 @@ HeadsView dense_view(const HeadsExtents& extents) {
     return view;
 }
 
-// Boxes of one tensor may be seen by other axes: where the inner ones of a box are whole, it is one
-// of fewer axes.
+// Boxes of one tensor may be seen with different axes: where the inner axes of a box are whole,
+// they are merged into the next one outward.
 bool HeadsBox::meets(const HeadsBox& other) const {
     struct Span {
         int64_t size, begin, end;
@@ -272,7 +272,7 @@ std::optional<HeadsBox> box_of(const HeadsView& view, const HeadsExtents& extent
     for (size_t i = 0; i < 4; ++i) {
         const int axis = box.axes[i];
         const int64_t extent = extents[static_cast<size_t>(axis)], step = stride(axis);
-        if (is_single(axis)) {  // an axis in front
+        if (is_single(axis)) {  // an axis of extent 1 goes to the front
             if (step != 0) return {};
             box.shape.push_back(1), box.end[i] = 1;
             continue;

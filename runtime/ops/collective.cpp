@@ -74,7 +74,8 @@ std::vector<Type> infer_receive(const OpCall& call) {
     return {{call.dtype("dtype"), Shape{std::span<const int64_t>(call.integers("shape"))}}, kToken};
 }
 
-// The first result of an op on one tensor, with attributes of that call by name.
+// The first result of an op on one tensor, with those attributes of the call that the op knows by
+// name.
 TensorRef call(std::string_view name, const TensorRef& x, const GradCall& g) {
     const OpDef& op = find_op(name);
     Attrs attrs;
@@ -86,7 +87,7 @@ TensorRef call(std::string_view name, const TensorRef& x, const GradCall& g) {
     }
     return apply(op, attrs, {&x, 1})[0];
 }
-// The gradient of the result, or where this process has none, or uses none, what stands for it.
+// The gradient of the result; if this process has or uses none, a replacement.
 TensorRef gradient(const GradCall& g, const Type& type) {
     if (g.outputs.size() > 1 && g.out_grads[0]) return g.out_grads[0];
     return build::full(type.shape, 0, type.dtype, g.inputs[0]->device());
@@ -97,7 +98,7 @@ TensorRef gradient(const GradCall& g) {
 bool is_root(const GradCall& g) { return g.call.flag("is_root"); }
 
 Grads grad_sum(const GradCall& g) { return {call("all_reduce_sum", gradient(g), g)}; }
-// Wherever the extremum was found.
+// The gradient goes to every process where the extremum was found.
 Grads grad_extremum(const GradCall& g) {
     const TensorRef found = build::op("equal", {g.inputs[0], g.outputs[0]});
     return {build::mul(call("all_reduce_sum", gradient(g), g),
@@ -134,7 +135,7 @@ Grads grad_receive(const GradCall& g) {
     return {TensorRef()};
 }
 
-// Never worth a second run, and other threads of the program go on meanwhile.
+// A second run is never worthwhile, and other threads of the program go on meanwhile.
 Cost cost_of_network(const OpCall& call, std::span<const Type> outputs) {
     return {1e9, bytes_of(call, outputs)};
 }

@@ -54,7 +54,7 @@ int64_t check_groups(const OpCall& call, int64_t in_channels, int64_t out_channe
     return groups;
 }
 
-// Rule C5, and C6 where dy is given.
+// Checks rule C5, and C6 where dy is given.
 Shape places_of(const OpCall& call, const Window& window, const Shape& x, const Type* dy) {
     Shape y{x[0], 0};
     for (int axis = 0; axis < window.dims; ++axis) {
@@ -208,7 +208,7 @@ bool is_pointwise(const ConvProblem& p) {
 }
 
 bool multiplies_images(const ConvProblem& p) {
-    constexpr int64_t kEnough = 512;  // pixels: with fewer the product has too few columns
+    constexpr int64_t kEnough = 512;  // pixels: with fewer ones the product has too few columns
     return is_pointwise(p) && p.x.dtype == DType::f32 &&
            p.x.numel() >= kEnough * p.x.shape[0] * p.x.shape[1];
 }

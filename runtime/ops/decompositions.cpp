@@ -63,7 +63,7 @@ std::vector<Type> infer_solve(const OpCall& call) {
 
 // --- gradients ------------------------------------------------------------------------------
 
-// [n, n]: `below` under the diagonal, `on` it, 0 above.
+// [n, n]: `below` under the diagonal, `on` on it, and 0 above.
 TensorRef triangle(int64_t n, double below, double on, Device& device) {
     const auto place = [&](int64_t axis) {
         return apply(ops::coordinates(), {build::Axes{n, n}, axis}, {}, &device)[0];
@@ -75,7 +75,7 @@ TensorRef triangle(int64_t n, double below, double on, Device& device) {
     return build::add(chosen("greater", below), chosen("equal", on));
 }
 
-// Murray 2016, "Differentiation of the Cholesky decomposition", equation 8; symmetric.
+// Murray 2016, "Differentiation of the Cholesky decomposition", equation 8; made symmetric.
 Grads grad_cholesky(const GradCall& g) {
     using namespace build;
     const TensorRef& l = g.outputs[0];
@@ -86,7 +86,7 @@ Grads grad_cholesky(const GradCall& g) {
     return {mul(add(dx, transposed(dx)), 0.5)};
 }
 
-// For distinct eigenvalues; symmetric.
+// Holds for distinct eigenvalues; the gradient is made symmetric.
 Grads grad_eigh(const GradCall& g) {
     using namespace build;
     const TensorRef &w = g.outputs[0], &v = g.outputs[1], &dw = g.out_grads[0],

@@ -26,7 +26,7 @@ Attrs attrs_of_product(const OpCall& call) { return {call.attrs.begin(), call.at
 
 std::vector<EpilogueStep> epilogue_of(const OpCall& call) {
     std::vector<EpilogueStep> steps;
-    size_t next = 2;  // behind the factors
+    size_t next = 2;  // operands of steps follow the two factors
     std::istringstream words(call.text("epilogue"));
     for (std::string word; words >> word;) {
         EpilogueStep step{.kind = kind_of(call, word)};

@@ -15,8 +15,8 @@ namespace {
 
 struct Grid {
     Expr real;  // x / scale
-    Expr rounded;  // to an integer
-    Expr shifted;  // by the zero point, before clipping
+    Expr rounded;  // `real`, rounded to an integer
+    Expr shifted;  // `rounded` plus the zero point, before clipping
     Expr level;  // q - zero_point
     Expr unclipped;
 };
@@ -27,7 +27,7 @@ Grid grid_of(const ExprArgs& a) {
     Grid grid;
     grid.real = a[0] / a[1];
     const Expr whole = trunc(grid.real);
-    // Not trunc(real + 0.5): that sum rounds up for the number below 0.5.
+    // trunc(real + 0.5) would be wrong: for the number just below 0.5 the sum rounds up to 1.
     const Expr away = select(grid.real < 0.0, whole - 1.0, whole + 1.0);
     grid.rounded = select(abs(grid.real - whole) < 0.5, whole, away);
     grid.shifted = grid.rounded + a[2];

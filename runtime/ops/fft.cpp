@@ -12,7 +12,7 @@
 namespace megjit::runtime {
 namespace {
 
-// The extent of the last axis. F1, F2.
+// Returns the extent of the last axis; checks F1 and F2.
 int64_t extent_of(const OpCall& call, DType wanted) {
     const Type& x = call.inputs[0];
     if (x.rank() == 0 || x.shape[x.rank() - 1] == 0)

@@ -67,7 +67,7 @@ Shape indexed_shape(const OpCall& call, size_t first) {
     return shape;
 }
 
-// The axis that an operand of places goes along, or those of several, is attribute 0.
+// Attribute 0 has the axis, or the axes, along which an operand of places indexes.
 int64_t indexed_extent(const OpCall& call, size_t operand) {
     const Shape& x = call.inputs[0].shape;
     if (const auto* axes = std::get_if<Ints>(&call.attrs[0]))
@@ -195,8 +195,8 @@ Grads grad_scatter(const GradCall& g) {
     return grads;
 }
 
-// One place on each line along the axis: picked from (put into) the whole line by comparing
-// coordinates, which a kernel that computes the line anyhow does in passing. Nothing when the index
+// For indices with one place on each line along the axis: marks these places by comparing
+// coordinates, which costs little in a kernel that computes the line anyhow. Null when the index
 // has another form.
 TensorRef place_on_each_line(const OpCall& call, const TensorRef& index) {
     const Shape& x = call.inputs[0].shape;
@@ -246,7 +246,7 @@ Grads grad_scatter_add(const GradCall& g) {
 
 constexpr int64_t kChunk = 65536;
 
-// Where the true elements of each chunk go; the last entry is their count.
+// The places of each chunk's true elements in the result; the last entry is their count.
 Ints true_offsets(const uint8_t* mask, int64_t n) {
     const int64_t chunks = (n + kChunk - 1) / kChunk;
     Ints offsets(static_cast<size_t>(chunks) + 1, 0);
@@ -260,7 +260,7 @@ Ints true_offsets(const uint8_t* mask, int64_t n) {
     return offsets;
 }
 
-// Calls emit(rank among the true elements, flat index) for each of them.
+// Calls emit(rank among the true elements, flat index) for each true element.
 template <class Emit>
 void for_each_true(const uint8_t* mask, int64_t n, const Ints& offsets, const Emit& emit) {
     parallel_for(static_cast<int64_t>(offsets.size()) - 1, 2, 1, [&](int64_t lo, int64_t hi) {
@@ -303,7 +303,7 @@ TensorRef places_up_to(int64_t n, Device& device) {
     return apply(find_op("coordinates"), {Ints{n}, int64_t{0}}, {}, &device)[0];
 }
 
-// Where a mask is true, in a vector as long as it, and how often.
+// The places where a mask is true, in a vector as long as the mask, and their count.
 struct Selection {
     TensorRef places, count;
 };
@@ -313,7 +313,7 @@ Selection selection_of(const TensorRef& mask) {
     const TensorRef flags = build::cast(build::reshape(mask, Shape{n}), DType::i32),
                     ranks = build::op("cumsum", {flags}, {int64_t{0}, int64_t{1}, int64_t{0}}),
                     own = places_up_to(n, device);
-    // What is false goes behind the others, where nobody looks.
+    // False elements are written to the place after all others, which is cut off.
     const TensorRef places =
         build::op("scatter",
                   {build::full(Shape{n + 1}, 0, DType::i32, device),
@@ -423,7 +423,7 @@ std::vector<Type> infer_nms_kept(const OpCall& call) {
     return {{DType::b8, Shape{call.inputs[0].shape[0]}}};
 }
 
-// A box stays unless one before it that stays overlaps it.
+// A box stays unless an earlier box that stays overlaps it.
 Loop loop_nms_kept(const OpCall& call, std::span<const TensorRef> inputs) {
     const TensorRef& boxes = inputs[0];
     const int64_t n = boxes->shape()[0];

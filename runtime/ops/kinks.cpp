@@ -1,6 +1,6 @@
-// Functions that have another gradient at their kinks than the ops whose values they share: what
-// was imported from PyTorch trains as it does there. Of abs the slope at 0 is 0, of leaky_relu and
-// prelu that of negative numbers; equal operands share a gradient.
+// Functions whose gradient at a kink differs from that of the op with the same values: models
+// imported from PyTorch train as they do there. The slope of abs at 0 is 0, that of leaky_relu and
+// prelu is the one of negative numbers; equal operands share a gradient.
 #include "runtime/ops/elementwise.h"
 
 namespace megjit::runtime {
@@ -16,7 +16,7 @@ OpDef of_two(std::string name, std::string doc, ExprRule expr, GradRule grad) {
             .commutative = true};
 }
 
-// All of dy to the operand that was chosen, half of it to each of two that are equal.
+// Gives all of dy to the operand that was chosen, or half of it to each of two equal ones.
 Expr shared(Expr chosen, Expr other, Expr is_chosen, Expr dy) {
     return select(eq(chosen, other), dy * 0.5, select(is_chosen, dy, 0.0));
 }

@@ -88,7 +88,7 @@ Grads grad_svd(const GradCall& g) {
         vh = first(vh, with_last(vh->shape(), k, n));
     }
     const TensorRef eye = identity_matrix(k, s->device());
-    TensorRef middle;  // of dx = u middle vh + what lies outside of u and v
+    TensorRef middle;  // dx = u middle vh + the part outside of u and v
     const auto accumulate = [](TensorRef& to, const TensorRef& more) {
         to = to ? build::add(to, more) : more;
     };

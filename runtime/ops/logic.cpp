@@ -91,7 +91,7 @@ std::vector<OpDef> logic_ops() {
          .doc = "x where the mask is true, else y.",
          .inputs = {{"mask", OperandKind::mask}, "x", "y"},
          .expr = [](const ExprArgs& a) { return select(as_bool(a[0]), a[1], a[2]); }},
-        // The op's end converts to the output's type; these two are that conversion alone.
+        // Conversion to the output's type ends every op; these two do nothing else.
         {.name = "cast",
          .dumped_as = "TypeCvt",
          .doc = "x as another dtype: floats to integers towards 0, anything to bool by != 0.",

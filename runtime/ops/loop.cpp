@@ -33,7 +33,7 @@ Tensors unrolled(const OpCall& call, std::span<const TensorRef> inputs) {
     const Loop loop = call.op.loop(call, inputs);
     const int64_t steps = loop.steps();
     Tensors carries = loop.carries;
-    std::vector<Tensors> ys;  // each of all steps
+    std::vector<Tensors> ys;  // for each y, the values of all steps
     for (int64_t k = 0; k < steps; ++k) {
         const int64_t t = loop.is_reverse ? steps - 1 - k : k;
         Tensors slices;

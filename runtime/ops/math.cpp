@@ -42,14 +42,14 @@ OpDef undone_by(OpRef inverse, OpDef op) {
     return op;
 }
 
-// The choice of 1 keeps the branch that is not taken finite, in gradients of any order.
+// Choosing 1 keeps the branch that is not taken finite, in gradients of any order.
 Expr norm_root_grad(const ExprArgs&, int, Expr y, Expr dy) {
     const Expr is_zero = eq(y, 0.0);
     return select(is_zero, 0.0, dy * 0.5 / select(is_zero, 1.0, y));
 }
 
 Expr log_add_exp(const ExprArgs& a) {
-    // Equal infinities would give NaN as a difference.
+    // The difference of two equal infinities would be NaN.
     const Expr distance = select(eq(a[0], a[1]), 0.0, abs(a[0] - a[1]));
     return max(a[0], a[1]) + log1p(exp(-distance));
 }
@@ -58,8 +58,8 @@ Expr log_add_exp_grad(const ExprArgs& a, int k, Expr, Expr dy) {
     return dy * logistic(k == 0 ? a[0] - a[1] : a[1] - a[0]);
 }
 
-// Newton's method on log(erfc(y)) = log(x), where x is small, from the asymptotic expansion of
-// erfc; elsewhere erfinv(1 - x) and one step that repairs the rounding of 1 - x.
+// Where x is small: Newton's method on log(erfc(y)) = log(x), from the asymptotic expansion of
+// erfc. Elsewhere: erfinv(1 - x), and one step that repairs the rounding of 1 - x.
 Expr erfc_inverse(const ExprArgs& a) {
     constexpr double kHalfRootPi = 0.8862269254527580;
     const Expr x = a[0];
@@ -74,13 +74,13 @@ Expr erfc_inverse(const ExprArgs& a) {
         const Expr slope = exp(-(y * y)) / (value * kHalfRootPi);
         y = select(x < 0.5, y + log(value / x) / slope, y);
     }
-    Expr tail = start;  // where erfc underflows: its asymptotic series, turned around
+    Expr tail = start;  // where erfc underflows: its asymptotic series, solved for y
     for (int i = 0; i < 2; ++i) {
         const Expr r = 1.0 / (tail * tail);
         tail = sqrt(l - log(tail * 1.7724538509055160) + log(1.0 - r * (0.5 - r * 0.75)));
     }
     const Expr inside = (x > 0.0) & (x < 2.0);
-    const Expr outside = select(x < 0.0, l, central);  // log is NaN there, and 1 - x may be 1
+    const Expr outside = select(x < 0.0, l, central);  // the log is NaN, and 1 - x may be 1
     return select(inside, select(x < 1e-36, tail, y), outside);
 }
 

@@ -64,7 +64,8 @@ Grads grad_matmul(const GradCall& g) {
         grads[0] = build::reduce_to(ta ? product(b, dy, tb, true) : product(dy, b, false, !tb),
                                     a->shape());
     if (!g.needs[1]) return grads;
-    // One matrix for all of the batch: one product over batch * rows instead of a sum of products.
+    // One matrix serves the whole batch: its gradient is one product over batch * rows instead of a
+    // sum of products.
     const bool shared = b->shape().rank() == 2 && a->shape().rank() > 2 && !ta;
     const TensorRef x = shared ? as_matrix(a) : a, d = shared ? as_matrix(dy) : dy;
     grads[1] =
@@ -83,7 +84,7 @@ Tensors expand_matmul_epilogue(const OpCall& call, std::span<const TensorRef> in
     return expand_epilogue(call, inputs, ops::matmul());
 }
 
-// Rule M5.
+// Checks rule M5.
 std::vector<Type> infer_matmul_sums(const OpCall& call) {
     std::vector<Type> types = infer_matmul(call);
     const int64_t of = call.integer("of");
@@ -128,7 +129,7 @@ std::optional<Contraction> matmul_contraction(const OpCall& call) {
             strides.push_back(mine < 0 || own[mine] == 1 ? 0 : rows[static_cast<size_t>(mine)]);
         }
         const auto last = static_cast<size_t>(own.rank()) - 1;
-        const int64_t first = turned ? rows[last] : rows[last - 1],  // of [m, k], or of [k, n]
+        const int64_t first = turned ? rows[last] : rows[last - 1],  // turned: [k, m]
             second = turned ? rows[last - 1] : rows[last];
         const std::vector<int64_t> mnk = i == 0 ? std::vector<int64_t>{first, 0, second}
                                                 : std::vector<int64_t>{0, second, first};

@@ -135,7 +135,7 @@ TensorRef operator-(const TensorRef& a, const TensorRef& b) { return build::sub(
 TensorRef operator*(const TensorRef& a, const TensorRef& b) { return build::mul(a, b); }
 TensorRef operator*(const TensorRef& a, double b) { return build::mul(a, b); }
 
-// Groups of x that share statistics, and the axes along which scale and bias vary.
+// Groups of elements of x that share statistics, and the axes along which scale and bias vary.
 struct Groups {
     Shape stats;  // statistics, reshaped to broadcast against x
     Shape affine;  // scale and bias, likewise
@@ -176,7 +176,7 @@ TensorRef as_f32(const TensorRef& x) { return build::cast(x, DType::f32); }
 
 // Gradients of (dx, dscale, dbias) as functions of x, mean, r, scale and dy, given g, gs, gb.
 struct SecondOrder {
-    TensorRef x, mean, r, scale, dy;  // r in place of var
+    TensorRef x, mean, r, scale, dy;  // r takes the place of var
 };
 SecondOrder second_order(const Groups& groups, const TensorRef& x0, const TensorRef& mean0,
                          const TensorRef& r, const TensorRef& scale0, const TensorRef& dy0,
@@ -300,7 +300,7 @@ TensorRef mean_of(const TensorRef& x, const Axes& axes) {
     return build::op("reduce_mean", {x}, {axes, int64_t{1}});
 }
 
-// The rule is that of softmax.
+// Applies the rule of softmax.
 bool has_fit_rows(const Device& device, const Shape& outer, const Shape& inner) {
     const int64_t rows = outer.numel(), length = inner.numel();
     if (rows * length == 0) return false;
@@ -322,8 +322,8 @@ std::vector<TensorRef> expand_layer_norm(const OpCall& call, std::span<const Ten
     return {build::cast(y, type.dtype), build::reshape(mean, outer), build::reshape(r, outer)};
 }
 
-// The statistics stay apart: a CPU's own kernel for them cuts long columns among threads; what they
-// normalize joins the activation and the sum that follow.
+// The statistics stay apart: a CPU's own kernel for them divides long columns among threads. The
+// ops that normalize with them join the activation and the sum that follow.
 std::vector<TensorRef> expand_batch_norm(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
     if (type.numel() == 0) return {};
@@ -380,7 +380,8 @@ std::vector<TensorRef> expand_batch_norm_grad(const OpCall& call,
             build::cast(sums[1], scale->dtype())};
 }
 
-// What both kernels need is written twice on purpose: it is cheaper to compute than to store.
+// Both kernels contain the same parts on purpose: computing them twice is cheaper than storing
+// them.
 std::vector<TensorRef> expand_layer_norm_grad(const OpCall& call,
                                               std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];

@@ -9,8 +9,8 @@ bool has_spatial_axes(const Type& type) { return type.rank() >= 3 && type.rank()
 
 bool is_channels_last(const Type& type) { return type.layout == Layout::channels_last; }
 
-// Is the operand, broadcast to that rank, the same bytes in both orders? At most batch and channel
-// axes are not 1.
+// Has the operand, broadcast to `rank`, the same bytes in both orders? It has if at most the batch
+// and the channel axis are not 1.
 bool keeps_order(const Type& operand, int rank) {
     const int offset = rank - operand.rank();
     for (int axis = 0; axis < operand.rank(); ++axis)
@@ -23,7 +23,7 @@ std::vector<Layout> of_elementwise(std::span<const Type> inputs) {
     Shape result = inputs[0].shape;
     for (const Type& input : inputs) {
         const auto both = broadcast(result, input.shape);
-        if (!both) return layouts;  // inference will say so
+        if (!both) return layouts;  // inference will report that
         result = *both;
     }
     bool any = false;

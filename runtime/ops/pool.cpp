@@ -71,9 +71,9 @@ Cost cost_pool(const OpCall& call, std::span<const Type> outputs) {
             bytes_of(call, outputs)};
 }
 
-// The gradient of max pooling for dy picks, at the same places, from the gradient of its result.
-// It has no gradient for x: the choice of places is piecewise constant. To pick without recording
-// positions: sum over the window of ddx where x is the window's first largest = op "max_pool_pick".
+// The gradient of max pooling for dy picks, at the same places, from the gradient of its result. It
+// has no gradient for x: the choice of places is piecewise constant. The op "max_pool_pick" needs
+// no recorded positions: it sums ddx over the window where x is the window's first largest.
 Grads grad_of_max_grad(const GradCall& g, std::string_view pick) {
     Grads grads(2);
     if (g.needs[1]) grads[1] = op(pick, {g.inputs[0], g.out_grads[0]}, g.call.attrs);

@@ -62,7 +62,7 @@ std::vector<Type> infer_multinomial(const OpCall& call) {
     return {{DType::i32, shape}};
 }
 
-// The draw is not a smooth function of the parameters, and no gradient is better than a wrong one.
+// A draw is not a smooth function of the parameters, and no gradient is better than a wrong one.
 Grads refuse_gradient(const GradCall& g) {
     for (const bool needed : g.needs)
         if (needed)

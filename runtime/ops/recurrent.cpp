@@ -28,7 +28,7 @@ namespace {
 using build::product;
 
 constexpr int64_t kLstmChunks = 4, kGruChunks = 3;
-constexpr size_t kLstmGradInputs = 6;  // with dc, which is left out where only h is used
+constexpr size_t kLstmGradInputs = 6;  // includes dc, which is left out where only h is used
 
 // --- types ---
 
@@ -121,7 +121,8 @@ Tensors chunks_of(const TensorRef& x, int64_t count) {
 
 TensorRef joined(Operands parts, int64_t axis) { return build::op_n("concat", parts, {axis})[0]; }
 
-// What each step gets of what `all` steps make: of the step before it, or the first state.
+// The state that each step gets: the result that `all` has for the step before it, or the first
+// state.
 TensorRef states_before(const TensorRef& first, const TensorRef& all, bool reverse) {
     const int64_t steps = all->shape()[0];
     Tensors parts{build::reshape(first, {1, first->shape()[0], first->shape()[1]})};
@@ -139,10 +140,10 @@ TensorRef through_sigmoid(const TensorRef& y, const TensorRef& dy) {
     return build::mul(build::mul(dy, y), one_minus(y));
 }
 
-// h w_hh'.
+// The product h w_hh'.
 TensorRef from_state(const TensorRef& h, const TensorRef& w) { return product(h, w, false, true); }
 
-// The step that is computed last gets nothing from one behind it.
+// The step that is computed last gets no gradient from a later one.
 TensorRef no_state(const OpCall& call, const TensorRef& like) {
     const Shape one{call.inputs[0].shape[1], call.inputs[1].shape[1]};
     return build::full(one, 0, like->dtype(), like->device());
@@ -158,7 +159,7 @@ Loop rnn_loop(const OpCall& call, Operands inputs) {
     }};
 }
 
-// Carries what dh of a step gets from the one behind it.
+// Carries the part of a step's dh that comes from the step after it.
 Loop rnn_grad_loop(const OpCall& call, Operands inputs) {
     return {.carries = {no_state(call, inputs[0])},
             .slices = {inputs[0], inputs[2]},
@@ -186,7 +187,7 @@ Loop lstm_loop(const OpCall& call, Operands inputs) {
     }};
 }
 
-// Carries what dh, and what dc, of a step gets from the one behind it.
+// Carries the parts of a step's dh and dc that come from the step after it.
 Loop lstm_grad_loop(const OpCall& call, Operands inputs) {
     const bool reverse = call.flag("reverse");
     const TensorRef none = no_state(call, inputs[0]);
@@ -229,7 +230,8 @@ Loop gru_loop(const OpCall& call, Operands inputs) {
     }};
 }
 
-// Carries what dh of a step gets from the one behind it: through the product, and beside it.
+// Carries the parts of a step's dh that come from the step after it: through the product, and
+// directly.
 Loop gru_grad_loop(const OpCall& call, Operands inputs) {
     const bool reverse = call.flag("reverse");
     const TensorRef none = no_state(call, inputs[0]);
@@ -254,7 +256,7 @@ Grads grad_of_steps(const GradCall& g) { return build::gradients_through(g, unro
 
 // --- gradients ---
 
-// Adds the gradients of w_hh and the first h, from that of their product.
+// Adds the gradients of w_hh and of the first h, from the gradient of their product.
 void add_products(const GradCall& g, const TensorRef& dproduct, Grads& grads) {
     const TensorRef &w = g.inputs[1], &h = g.inputs[2], &y = g.outputs[0];
     const int64_t steps = y->shape()[0], n = y->shape()[1], hidden = y->shape()[2];
@@ -277,7 +279,7 @@ Grads grad_rnn(const GradCall& g) {
 }
 
 Grads grad_lstm(const GradCall& g) {
-    if (g.out_grads[2]) return grad_of_steps(g);  // of backward alone
+    if (g.out_grads[2]) return grad_of_steps(g);  // for backward alone
     const TensorRef &c = g.outputs[1], &dy = g.out_grads[0], &dc = g.out_grads[1];
     Tensors inputs{g.outputs[2], g.inputs[1], g.inputs[3], c, dy ? dy : build::zeros_like(c)};
     if (dc) inputs.push_back(dc);
@@ -289,7 +291,7 @@ Grads grad_lstm(const GradCall& g) {
 }
 
 Grads grad_gru(const GradCall& g) {
-    if (g.out_grads[1] || g.out_grads[2]) return grad_of_steps(g);  // of backward alone
+    if (g.out_grads[1] || g.out_grads[2]) return grad_of_steps(g);  // for backward alone
     const Tensors made = build::op_n("gru_grad",
                                      std::array{g.outputs[1], g.inputs[1], g.inputs[2],
                                                 g.outputs[0], g.outputs[2], g.out_grads[0]},

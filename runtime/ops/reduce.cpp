@@ -60,7 +60,7 @@ std::vector<Type> infer_arg(const OpCall& call) {
     return {{DType::i32, shape}};
 }
 
-// y or dy with the reduced axes put back as extents of 1.
+// Returns y or dy with the reduced axes as extents of 1.
 TensorRef widened(const GradCall& g, const TensorRef& y) {
     Shape shape = g.inputs[0]->shape();
     for (const int64_t axis : g.call.integers("axes")) shape[static_cast<int>(axis)] = 1;
@@ -87,8 +87,9 @@ Grads grad_shared(const GradCall& g) {
     return {build::where(mask, part, build::zeros_like(part))};
 }
 
-// The product of the others, without dividing by zero: with one zero only that element has a
-// gradient, with more of them none has. The derivative of this gradient takes the zeros as given.
+// The product of the other elements, without dividing by zero: where one is zero only that one has
+// a gradient, and where several are none has. The derivative of this gradient takes the zeros as
+// given.
 Grads grad_prod(const GradCall& g) {
     const TensorRef& x = g.inputs[0];
     const Ints& axes = g.call.integers("axes");
@@ -118,7 +119,7 @@ Grads grad_variance(const GradCall& g) {
             (x - mean_of(x, g.call, true))};
 }
 
-// A GPU reads the rows once, and adds squares in float64.
+// A GPU reads the rows only once, and adds squares in float64.
 std::vector<TensorRef> expand_variance(const OpCall& call, std::span<const TensorRef> inputs) {
     const TensorRef& x = inputs[0];
     if (x->device().shares_rows()) return {};

@@ -25,7 +25,7 @@ void check_indexed(const OpCall& call, int64_t axis, const Type& after) {
 
 }  // namespace
 
-// The only reading of [B*a, ...] -> [B*b, ...]: the batch leads on both sides.
+// [B*a, ...] -> [B*b, ...] has only one reading: the batch leads on both sides.
 Attrs refit_reshape(const OpCall& call, std::span<const Type> operands, BatchChange batch) {
     const Type &before = call.inputs[0], &after = operands[0];
     Ints shape = call.integers("shape");
@@ -35,7 +35,7 @@ Attrs refit_reshape(const OpCall& call, std::span<const Type> operands, BatchCha
                        before.shape[0] % batch.from == 0 &&
                        after.shape[0] == before.shape[0] / batch.from * batch.to &&
                        shape[0] % batch.from == 0;
-    // [t*B, c] -> [t, B, c] is another reading where an inner axis has the batch's extent. A batch
+    // Where an inner axis has the batch's extent, [t*B, c] -> [t, B, c] is another reading. A batch
     // of one leaves no trace in a product.
     const bool stays = leads && shape[0] == before.shape[0];
     const bool is_inner =
@@ -52,7 +52,7 @@ Attrs refit_reshape(const OpCall& call, std::span<const Type> operands, BatchCha
     return {shape};
 }
 
-// Axes that were kept or spread from the same extent follow it.
+// Axes that kept an extent, or spread it, follow its change.
 Attrs refit_broadcast(const OpCall& call, std::span<const Type> operands, BatchChange) {
     const Type &before = call.inputs[0], &after = operands[0];
     Ints shape = call.integers("shape");
@@ -64,8 +64,8 @@ Attrs refit_broadcast(const OpCall& call, std::span<const Type> operands, BatchC
     return {shape};
 }
 
-// A region that covered an axis goes on covering it; of others nobody knows from which end they
-// were counted.
+// A region that covered an axis still covers it; for other regions nobody knows from which end
+// their bounds were counted.
 Attrs refit_region(const OpCall& call, std::span<const Type> operands, BatchChange) {
     Ints begin = call.integers("begin"), end = call.integers("end");
     const Ints& step = call.integers("step");

@@ -143,7 +143,7 @@ Grads grad_concat(const GradCall& g) {
     return grads;
 }
 
-// Extents without the padding (sign -1) or with it (sign 1); checks P1 and P2.
+// Returns the extents without the padding (sign -1) or with it (sign 1); checks P1 and P2.
 Shape padded(const OpCall& call, const Shape& of, int sign) {
     const Ints &before = call.integers("before"), &after = call.integers("after");
     const std::string& mode = call.text("mode");
@@ -358,7 +358,7 @@ std::vector<OpDef> making_ops() {
     },
          .keeps = Keeps::nothing,
          .cost = moves},
-        // Alone of all ops it has its result on another device than its operand.
+        // No other op has its result on another device than its operand.
         {.name = "copy_to",
          .doc = "x on another device, by name.",
          .inputs = {"x"},

@@ -21,9 +21,8 @@ TensorRef sum_along(const GradCall& g, const TensorRef& x) {
         x, {normalize_axis(g.call.integer("axis"), x->shape().rank(), g.call.op.name)}, true);
 }
 
-// On a CPU, generated kernels share rows among threads, not the elements of a row; a few long ones
-// are for the eager kernel, which does not expect many either, but does not walk memory three
-// times.
+// On a CPU, the threads of generated kernels share rows, not the elements of a row. A few long rows
+// are for the eager kernel, which shares them no better, but does not walk memory three times.
 bool has_fit_rows(const Device& device, const Shape& shape, int axis) {
     if (shape.numel() == 0) return false;
     return device.shares_rows() ||

@@ -13,14 +13,14 @@ OpDef softplus() {
     return {
         .name = "softplus",
         .doc = "Smooth ReLU, log(1 + exp(x)).",
-        .inputs = {"x"},  // names; as many as the op takes
-        .promotion = Promotion::floating,  // integers compute in float32
+        .inputs = {"x"},  // names, as many as the op takes
+        .promotion = Promotion::floating,  // integers are computed in float32
         // What happens to one element. Functions and operators are those of runtime/core/scalar.h.
         .expr = [](const ExprArgs& a) { return max(a[0], 0.0) + log1p(exp(-abs(a[0]))); },
-        // d loss / d input k. Leave it out when the derivative of `expr` is good: here it would be
-        // the sum of two parts that cancel, and undefined at 0.
+        // d loss / d input k. Leave it out when the derivative of `expr` is good: here that would
+        // be the sum of two parts that cancel, and undefined at 0.
         .grad_expr = [](const ExprArgs& a, int, Expr, Expr dy) { return dy * logistic(a[0]); },
-        .samples = {-100, -1, -0.0, 0, 1, 100},  // drive the op's tests
+        .samples = {-100, -1, -0.0, 0, 1, 100},  // inputs of the op's tests
     };
 }
 

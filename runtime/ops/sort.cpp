@@ -36,7 +36,7 @@ std::vector<Type> infer_cumsum(const OpCall& call) {
     return {{x.dtype == DType::b8 ? DType::i32 : x.dtype, x.shape}};
 }
 
-// Each element goes back to where it came from.
+// Each element goes back to the place that it came from.
 Grads grad_sort(const GradCall& g) {
     if (!g.out_grads[0]) return Grads(1);
     const TensorRef zeros = build::zeros_like(g.inputs[0]);
