@@ -14,7 +14,7 @@
 
 namespace megjit::cpu {
 
-// One line a file of kernels.
+// There is one line for each file of kernels.
 void register_attention_kernels();
 void register_collective_kernels();
 void register_copy_kernels();
@@ -84,8 +84,8 @@ void register_all_kernels() {
     register_softmax_kernels();
 }
 
-// A generated kernel over one space or several. Threads share the units of all of them; the
-// launches are cut into tasks of about kGrainElements, element-wise ones at cache lines.
+// A generated kernel over one space or several. Threads share the units of all launches, which are
+// divided into tasks of about kGrainElements; element-wise ones are divided at cache lines.
 class KernelLaunch final : public Executable {
 public:
     KernelLaunch(codegen::KernelFn fn, const codegen::KernelIR& kernel,
@@ -95,7 +95,7 @@ public:
           launches_(std::move(launches)),
           inputs_(codegen::memory_inputs(kernel)) {
         constexpr int64_t kGrainElements = 32768;
-        // Long programs are worth a second thread sooner.
+        // Long programs are worth a second thread at fewer elements.
         const int64_t weight = 1 + kernel.program.size() / 16, elements = kGrainElements / weight;
         const int64_t align = kernel.rank == 1 && kernel.reduced == 0 ? 64 : 1;
         int64_t total = 0;
@@ -105,7 +105,7 @@ public:
             if (units == 0) continue;
             total += numel;
             const int64_t unit = std::max<int64_t>(1, numel / units);
-            // One launch alone is cut by parallel_for, into a few parts a thread.
+            // A single launch is divided by parallel_for, into a few parts for each thread.
             const int64_t step = launches_.size() == 1
                                      ? units
                                      : (step_of(elements, unit) + align - 1) / align * align;
@@ -151,12 +151,12 @@ private:
     codegen::KernelFn fn_;
     codegen::KernelIR kernel_;
     std::vector<codegen::LaunchShape> launches_;
-    size_t inputs_ = 0;  // with memory, of one launch
+    size_t inputs_ = 0;  // inputs of one launch that are in memory
     std::vector<Task> tasks_;
     int64_t grain_ = 1, align_ = 1;
 };
 
-// An element-wise kernel over several spaces, without generated code.
+// Runs an element-wise kernel over several spaces, without generated code.
 class VmLaunches final : public Executable {
 public:
     VmLaunches(const codegen::KernelIR& kernel, const std::vector<codegen::LaunchShape>& launches)
@@ -177,7 +177,7 @@ public:
     }
 
 private:
-    size_t inputs_, outputs_;  // of one launch
+    size_t inputs_, outputs_;  // counts for one launch
     std::vector<std::shared_ptr<const Executable>> launches_;
 };
 

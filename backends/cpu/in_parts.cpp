@@ -11,8 +11,8 @@ namespace {
 using runtime::OpCall;
 using runtime::Type;
 
-// Activations of so many bytes are computed by images, of which a part has at most so many if it is
-// more than one image.
+// Activations of at least kLarge bytes are computed by images; a part of several images has at most
+// kPart bytes.
 constexpr size_t kLarge = size_t{64} << 20, kPart = size_t{16} << 20;
 // Parts of sums are larger: with fewer images threads would have to share sums.
 constexpr size_t kLargeSum = size_t{256} << 20, kPartOfSum = size_t{64} << 20;

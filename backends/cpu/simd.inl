@@ -11,9 +11,9 @@ MEGJIT_INLINE Floats load(const float* p) {
     return v;
 }
 MEGJIT_INLINE void store(float* p, const Floats& v) { std::memcpy(p, &v, sizeof v); }
-// (value - 0 is value, which the compiler knows; 0 + value is not, for -0.)
+// (The compiler knows that value - 0 is value; 0 + value is not, for -0.)
 MEGJIT_INLINE Floats all(float value) { return value - Floats{}; }
-// Code for Floats and for single floats at once: body(Floats{}, i), then body(float{}, i) for the
+// Runs code for Floats and for single floats: body(Floats{}, i), then body(float{}, i) for the
 // rest.
 template <class V>
 MEGJIT_INLINE V get(const float* p) {
@@ -32,8 +32,8 @@ MEGJIT_INLINE void over_lanes(int64_t n, const Body& body) {
     for (; i < n; ++i) body(float{}, i);
 }
 
-// Does the same for bodies that may run twice for an index: a last, overlapping vector takes the
-// place of single floats.
+// Does the same for bodies that may run twice for an index: a last, overlapping vector replaces
+// single floats.
 template <class Body>
 MEGJIT_INLINE void over_lanes_twice(int64_t n, const Body& body) {
     if (n < kLanes) {
@@ -45,7 +45,7 @@ MEGJIT_INLINE void over_lanes_twice(int64_t n, const Body& body) {
     if (i < n) body(Floats{}, n - kLanes);
 }
 
-// The sum of 2 * half lanes, of which the upper half is added to the lower one until one is left.
+// The sum of 2 * half lanes: the upper half is added to the lower one until one lane is left.
 template <int64_t half, class T>
 MEGJIT_INLINE T joined_by_halves(T* lanes) {
     for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
@@ -62,14 +62,15 @@ struct IndexType<float> {
     using Type = int32_t;
 };
 
-// The larger one; a NaN of either wins.
+// The larger number; a NaN of either wins.
 MEGJIT_INLINE float larger(float a, float b) { return a >= b || a != a ? a : b; }
 MEGJIT_INLINE Floats larger(const Floats& a, const Floats& b) {
     const Ints keep = (a >= b) | (a != a);
     return keep ? a : b;
 }
 
-// Is v to replace the largest so far, when the first of equals stays and the first NaN wins?
+// Must v replace the largest number so far, when the first of equal numbers stays and the first NaN
+// wins?
 MEGJIT_INLINE bool beats(float v, float best) { return v > best || (v != v && best == best); }
 MEGJIT_INLINE Ints beats(const Floats& v, const Floats& best) {
     return (v > best) | ((v != v) & (best == best));
@@ -79,7 +80,7 @@ MEGJIT_INLINE Ints beats(const Floats& v, const Floats& best) {
 // Cody-Waite reduction by ln 2 in two parts and a polynomial of degree 6, as in Cephes' expf.
 template <class V, class I>
 MEGJIT_INLINE V exp_of_negative(V x) {
-    x = x < -104.0f ? V{} - 104.0f : x;  // below, the result is 0; a NaN stays
+    x = x < -104.0f ? V{} - 104.0f : x;  // for smaller x the result is 0; a NaN stays
     const V shifted = x * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
     const V n = shifted - 12582912.0f;
     const V r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -92,7 +93,7 @@ MEGJIT_INLINE V exp_of_negative(V x) {
     I bits;
     std::memcpy(&bits, &shifted, sizeof bits);
     const I exponent = bits - 0x4B400000;  // n as an integer, in -150..0
-    const I half = exponent >> 1;  // 2^n in two steps: n may lie below the normal range
+    const I half = exponent >> 1;  // 2^n in two steps, for n may be below the normal range
     const I low = (half + 127) << 23, high = (exponent - half + 127) << 23;
     V a, b;
     std::memcpy(&a, &low, sizeof a);

@@ -14,7 +14,7 @@
 
 namespace megjit::cuda {
 
-// One line a file of kernels.
+// There is one line for each file of kernels.
 void register_attention_kernels();
 void register_collective_kernels();
 void register_copy_kernels();
@@ -60,7 +60,7 @@ void register_all_kernels() {
     register_sort_kernels();
 }
 
-// Pages go back when nothing that was queued can still use them.
+// Pages are unmapped when no queued work can use them any more.
 class Pages final : public PageSource {
 public:
     Pages(std::shared_ptr<Gpu> gpu, std::vector<CudaStream*> streams)
@@ -108,7 +108,7 @@ std::unique_ptr<Device> CudaDevice::sibling(std::string name) const {
     return std::unique_ptr<Device>(new CudaDevice(gpu_, services_, std::move(name)));
 }
 
-// (Of float32 cuDNN's attention has no gradient.)
+// (cuDNN's attention has no gradient for float32.)
 bool CudaDevice::computes_whole(const OpCall& call) const {
     const Selects computes = kernel_of(call.op.name).computes_whole;
     if (computes && computes(call)) return true;

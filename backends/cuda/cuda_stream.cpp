@@ -19,12 +19,12 @@ using runtime::Ticket;
 
 // Numbers of the driver's interface.
 constexpr unsigned kNonBlockingStream = 1;  // does not wait for the legacy default stream
-constexpr unsigned kWithoutTiming = 2;  // of events
+constexpr unsigned kWithoutTiming = 2;  // a flag of events
 constexpr Result kNotReady = 600;
 
 constexpr Ticket kMarkEvery = 16;
-constexpr size_t kMostWorks = 4096;  // queued at a time; then the host waits for the oldest
-constexpr int kFaults = 1024;  // of a block
+constexpr size_t kMostWorks = 4096;  // with so much work queued, the host waits for the oldest
+constexpr int kFaults = 1024;  // number in a block
 constexpr size_t kStagingBytes = size_t{8} << 20;
 constexpr size_t kTimesKept = size_t{1} << 16;
 
@@ -37,8 +37,8 @@ std::array<std::byte, sizeof...(Numbers) * sizeof(uint64_t)> bytes_of(Numbers...
 }
 
 // After these the context does no more work: uncorrectable errors of memory (214) and NVLink (220),
-// contained ones (226), what kernels did (700 to 719, but for calls that were wrong and did
-// nothing), tensor memory that was not freed (721), and unknown ones (999).
+// contained ones (226), errors of kernels (700 to 719, but for wrong calls that did nothing),
+// tensor memory that was not freed (721), and unknown ones (999).
 bool is_fatal(Result result) {
     constexpr Result kFatal[] = {214, 220, 226, 721, 999},
                      kHarmless[] = {701, 704, 705, 708, 712, 713};
@@ -46,7 +46,7 @@ bool is_fatal(Result result) {
            (result >= 700 && result <= 719 && std::ranges::count(kHarmless, result) == 0);
 }
 
-// Tells of the work, where the error does not say it itself.
+// Adds the op and the user's line, where the error does not name them itself.
 std::exception_ptr named(const std::exception_ptr& error, const std::string& op,
                          const std::string& where) {
     try {
@@ -63,13 +63,13 @@ std::exception_ptr named(const std::exception_ptr& error, const std::string& op,
 
 }  // namespace
 
-// What the work that this thread queues next is for, and where it tells of a wrong value.
+// What this thread's next queued work is for, and where it reports a wrong value.
 thread_local CudaStream::Work CudaStream::next;
 
 CudaStream::CudaStream(Gpu& gpu, std::string device) : gpu_(gpu), device_(std::move(device)) {}
 
-// Before every call of the driver: made at the first use, so that a process that forks before it
-// keeps the GPU for its children.
+// Precedes every call of the driver. The stream is made at the first use, so that a process that
+// forks before leaves the GPU to its children.
 Entered CudaStream::enter() const {
     Entered entered = gpu_.enter();
     std::call_once(made_, [this] {
@@ -82,7 +82,7 @@ Entered CudaStream::enter() const {
     return entered;
 }
 
-// Live graphs keep the places of theirs, so that there is no number that suffices.
+// Live graphs keep the places of their faults, so that no fixed number suffices.
 void CudaStream::add_faults() {
     const auto first = static_cast<int>(fault_blocks_.size()) * kFaults;
     fault_blocks_.push_back(static_cast<Fault*>(gpu_.pinned(kFaults * sizeof(Fault))));
@@ -116,12 +116,12 @@ CudaStream::~CudaStream() {
         call.free_host(flag_);
         if (staging_) call.free_host(staging_);
         call.destroy_stream(handle_);
-    } catch (const DeviceError&) {  // a child of fork() leaves all to the parent
+    } catch (const DeviceError&) {  // a child of fork() leaves everything to the parent
         static_cast<void>(libraries_.release());
     }
 }
 
-// A child of fork() may find it taken, for ever.
+// In a child of fork() the mutex may be locked for ever.
 CudaStream::Lock CudaStream::locked() const {
     gpu_.refuse_child();
     return Lock(mutex_);
@@ -177,7 +177,7 @@ runtime::Queued CudaStream::count(const std::function<void()>& queue) {
     return counted;
 }
 
-// Work that the driver took.
+// Notes work that the driver took.
 Ticket CudaStream::note(Work work) {
     work.ticket = ++queued_;
     works_.push_back(std::move(work));
@@ -336,8 +336,8 @@ void CudaStream::copy(void* to, const void* from, size_t bytes) {
           [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
 }
 
-// The driver reads pinned memory when the copy runs, whichever code pinned it (of pageable memory
-// it promises less than one would like): what may change goes through memory of ours.
+// The driver reads pinned memory when the copy runs, whichever code pinned it (for pageable memory
+// its promises are weaker than needed): data that may change is first copied to memory of ours.
 void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
     if (bytes == 0) return;
     const Entered entered = enter();
@@ -359,7 +359,7 @@ void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
     }
 }
 
-// Copies to a place of the ring that no queued upload reads any more.
+// Copies to a part of the ring that no queued upload reads any more.
 const std::byte* CudaStream::stage(const std::byte* from, size_t bytes) {
     if (!staging_) { staging_ = static_cast<std::byte*>(gpu_.pinned(kStagingBytes)); }
     while (staged_.size() > 1 && staged_.front().ticket <= done_) staged_.pop_front();
@@ -429,7 +429,7 @@ void CudaStream::wait_for_native(uintptr_t other) {
     refuse_dead();
     const Functions& call = gpu_.driver().call();
     Event event = spare_event();
-    // What waits for an event waits for its last record, which may be forgotten then.
+    // A waiter waits for the event's last record; the event may be reused then.
     spare_events_.push_back(event);
     check(call.record_event(event, reinterpret_cast<StreamHandle>(other)), "cuEventRecord");
     queue(Piece{.call = "cuStreamWaitEvent", .arguments = bytes_of(at(event))},
@@ -448,7 +448,7 @@ void CudaStream::let_native_wait(uintptr_t other, Ticket ticket) {
 
 // ---- waiting
 
-// An event behind the work of `ticket`.
+// Returns an event that follows the work of `ticket`.
 Event CudaStream::event_at(Ticket ticket) {
     for (const Marker& marker : markers_)
         if (marker.ticket >= ticket) return marker.event;
@@ -472,13 +472,13 @@ Event CudaStream::spare_event() {
     return event;
 }
 
-// With the lock: where so much is queued that it must become less.
+// Waits with the lock held: so much is queued that no more may be added.
 void CudaStream::await(Ticket ticket) {
     check_idle(gpu_.driver().call().synchronize_event(event_at(ticket)), "cuEventSynchronize");
     retire(ticket);
 }
 
-// Work up to `ticket` has run.
+// Work up to `ticket` has run: reports its faults and forgets it.
 void CudaStream::retire(Ticket ticket) {
     done_ = std::max(done_, ticket);
     while (!markers_.empty() && markers_.front().ticket <= done_) {
@@ -506,7 +506,7 @@ void CudaStream::fail(const Work& work, const std::exception_ptr& error) {
         {work.ticket, std::numeric_limits<Ticket>::max(), named(error, work.op, work.where)});
 }
 
-// The driver does not say which work it was that failed; the emulated one does.
+// The driver does not say which work failed; the emulated one does.
 void CudaStream::check(Result result, const char* call) {
     if (result == 0) return;
     if (!is_fatal(result)) gpu_.driver().check(result, call);
@@ -532,8 +532,8 @@ void CudaStream::check(Result result, const char* call) {
     std::rethrow_exception(dead_);
 }
 
-// Checks the result of a call that helps to wait. The code that is told of its failure lets go of
-// the memory that queued work uses, so that work must have run by then.
+// Checks the result of a call that helps to wait. A caller that gets the error frees memory that
+// queued work uses, so that this work must have run by then.
 void CudaStream::check_idle(Result result, const char* call) {
     if (result != 0 && !is_fatal(result)) gpu_.driver().call().synchronize_stream(handle_);
     check(result, call);
@@ -573,20 +573,20 @@ void CudaStream::synchronize(Ticket ticket) {
         lost_.back().last = queued_;
         error = lost_.back().error;
     }
-    // Behind what is lost with it.
+    // The flag is cleared after the work that is lost with the failed one.
     const Result result = gpu_.driver().call().launch_host(
         handle_, [](void* flag) { *static_cast<int32_t*>(flag) = 0; }, flag_);
     check(result, "cuLaunchHostFunc");
     std::rethrow_exception(error);
 }
 
-// From pinned memory: the driver reads it when the work before has run.
+// Copies from pinned memory: the driver reads the flag when the work before has run.
 void CudaStream::tell_failure(void* to) {
     const Entered entered = enter();
     upload(to, flag_, 1, true);
 }
 
-// An event is waited for: a wait for a stream that another thread captures spoils the capture.
+// Waits for an event: waiting for a stream that another thread captures would spoil the capture.
 void CudaStream::wait_until_idle() noexcept try {
     if (!handle_) return;
     const Entered entered = enter();
@@ -609,7 +609,7 @@ std::exception_ptr CudaStream::loss(Ticket ticket) {
     if (dead_) return dead_;
     const std::lock_guard failing(lost_mutex_);
     const Lost* range = range_of(ticket);
-    // What nobody was told of yet is told by synchronize().
+    // An error that nobody has got yet is thrown by synchronize().
     const bool is_told = range && !(has_failed_ && range == &lost_.back());
     return is_told ? range->error : nullptr;
 }
@@ -638,7 +638,7 @@ double CudaStream::seconds_between(Ticket begin, Ticket end) const {
     const Entered entered = enter();
     const Lock lock = locked();
     const auto from = times_.find(begin), to = times_.find(end);
-    if (from == times_.end() || to == times_.end()) return 0;  // too long ago
+    if (from == times_.end() || to == times_.end()) return 0;  // one of them is too old
     float ms = 0;
     gpu_.driver().check(gpu_.driver().call().elapsed(&ms, from->second, to->second),
                         "cuEventElapsedTime");

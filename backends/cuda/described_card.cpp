@@ -12,7 +12,7 @@ namespace {
 constexpr Result kNotSupported = 801;
 constexpr size_t kGiB = size_t{1} << 30;
 
-// As the drivers of these cards describe them.
+// The values that the drivers of these cards report.
 const CardDescription kCards[] = {
     {.name = "NVIDIA A100",
      .arch = 80,
@@ -91,7 +91,7 @@ Result do_nothing(Parameters...) {
     return 0;
 }
 
-// A driver that takes modules, and gives memory of the host; that refuses all that would run.
+// A driver that accepts modules, gives memory of the host, and refuses everything that would run.
 Functions functions() {
     Functions made;
 #define MEGJIT_X(symbol, name, parameters) made.name = refuse;
@@ -115,7 +115,7 @@ Functions functions() {
     made.unload_module = do_nothing;
     made.function = do_nothing;
     made.set_function_attribute = do_nothing;
-    made.allocate = [](Address* address, size_t bytes) {  // that nobody reads or writes
+    made.allocate = [](Address* address, size_t bytes) {  // nobody reads or writes there
         static std::atomic<Address> next{Address{1} << 40};
         *address = next.fetch_add((bytes / 4096 + 1) * 4096);
         return 0;
@@ -141,7 +141,7 @@ std::unique_ptr<runtime::Device> described_device(int arch, const Services& serv
         known += runtime::cat(known.empty() ? "sm_" : ", sm_", card.arch);
         if (card.arch != arch) continue;
         static const auto* const driver =
-            new CudaDriver(functions(), runtime::debug().emulated_gpus > 0);  // as devices, kept
+            new CudaDriver(functions(), runtime::debug().emulated_gpus > 0);  // never destroyed
         return std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, card, compiles),
                                             services);
     }

@@ -14,21 +14,22 @@ namespace {
 using namespace codegen;
 using runtime::Executable;
 
-// An address among the words of the parameters: that of an operand, of all inputs or all outputs.
+// A place among the words of the parameters that takes the address of an operand, counted over all
+// launches.
 struct Hole {
     size_t word = 0, operand = 0;
     bool is_output = false;
 };
 
-// What the driver launches at once: an image, loaded, and the words of its parameters, in which
-// addresses are missing.
+// One launch for the driver: a loaded image, and the words of its parameters, in which addresses
+// are missing.
 struct Launch {
     std::shared_ptr<const CompiledKernel> code;
     std::shared_ptr<const LoadedKernel> loaded;
     LaunchSize size;
     std::vector<uint64_t> words;
     std::vector<Hole> holes;
-    int joined = 0;  // of Parameters::table: launches of the kernel in it
+    int joined = 0;  // for Parameters::table: how many launches of the kernel it joins
 };
 
 bool have_same_code(const Launch& a, const Launch& b) {
@@ -59,7 +60,7 @@ public:
     bool may_alias(int out, int in) const override { return may_lie_on(kernel_, shapes_, out, in); }
 
 private:
-    // Launch `number` of the kernel, on its own or in a table that has room for it.
+    // Adds launch `number` of the kernel, on its own or to a table that has room for it.
     void add(Gpu& gpu, size_t number) {
         const LaunchShape& shape = shapes_[number];
         Launch launch;
@@ -86,7 +87,7 @@ private:
         launches_.push_back(std::move(launch));
     }
 
-    // `words`: all that the launch would have on its own.
+    // `words`: all parameters that the launch would have on its own.
     void join(Launch&& launch, const std::vector<uint64_t>& words, size_t number) {
         const auto has_room = [&](const Launch& other) {
             return other.joined > 0 && other.joined < table_.most && have_same_code(other, launch);
@@ -110,13 +111,13 @@ private:
         }
     }
 
-    // Of operand k of launch `number`: inputs, then outputs.
+    // The hole for operand k of launch `number`, counted over inputs, then outputs.
     Hole hole(size_t word, size_t k, size_t number) const {
         if (k < inputs_) return {word, number * inputs_ + k, false};
         return {word, number * kernel_.outputs.size() + k - inputs_, true};
     }
 
-    // With all that a launch needs, to be counted.
+    // An image with all that a launch needs but code, to be counted.
     std::shared_ptr<const CompiledKernel> without_code(Gpu& gpu, const LaunchShape& shape) const {
         auto made = std::make_shared<CompiledKernel>();
         made->image = std::make_shared<const GpuImage>(
@@ -150,7 +151,7 @@ private:
 
     KernelIR kernel_;
     std::vector<LaunchShape> shapes_;
-    size_t inputs_ = 0;  // with memory, of one launch
+    size_t inputs_ = 0;  // inputs of one launch that are in memory
     LaunchTable table_;
     std::vector<Launch> launches_;
 };

@@ -22,8 +22,8 @@ constexpr uint32_t kSharedBytesForAll = 48 << 10;  // more must be asked for
 constexpr Result kOutOfMemory = 2;
 constexpr int kMemoryType = 2, kDeviceOrdinal = 9;  // attributes of addresses
 constexpr unsigned kOfDevice = 2;  // a type of memory
-// A second, by 16 lanes of PCIe 4 or 5: the generation that cards of the architecture have.
-constexpr size_t kKernelsKept = 1024;  // of images, some 10 to 100 KB each
+constexpr size_t kKernelsKept = 1024;  // images, of some 10 to 100 KB each
+// Bytes per second over 16 lanes of PCIe 4 or 5: the generation of the architecture's cards.
 constexpr double kLinkBytes = 2.5e10, kLinkBytesOfHopper = 5e10;
 
 Module load_module(const Gpu& gpu, const std::string& code) {
@@ -32,7 +32,7 @@ Module load_module(const Gpu& gpu, const std::string& code) {
     int options[] = {kErrorLog, kErrorLogBytes};
     void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
     Module module = nullptr;
-    // PTX is text that ends with a zero, as every std::string does.
+    // PTX must end with a zero, as every std::string does.
     const Result result = gpu.with_room([&] {
         return gpu.driver().call().load_module(&module, code.c_str(), 2, options, values);
     }, code.size(), "a kernel's code");
@@ -102,7 +102,7 @@ std::string Gpu::identity() const {
 }
 
 runtime::Speeds Gpu::speeds() const {
-    constexpr double kLarge = 1 << 29;  // bytes
+    constexpr double kLarge = 1 << 29;  // in bytes
     const CardDescription& card = description_;
     const auto& figures = codegen::CardFigures::of(card.arch);
     const bool tf32 = runtime::product_rules().tf32;
@@ -152,7 +152,7 @@ void Gpu::reach(const Gpu& other) const {
     const std::lock_guard lock(context_mutex_);
     if (&other == this || !reached_.insert(other.ordinal()).second) return;
     int can = 0;
-    // A refusal (another library asked for it already, say) costs speed at most.
+    // A refusal (because another library asked already, say) costs speed at most.
     if (driver_.call().can_access_peer(&can, device_, other.device_) == 0 && can)
         driver_.call().enable_peer_access(theirs, 0);
 }
@@ -178,7 +178,7 @@ Address Gpu::allocate(size_t bytes) const {
 
 void Gpu::free(Address address) const noexcept try {
     const Entered entered = enter();
-    driver_.call().free(address);  // a failure here was told by the call that caused it
+    driver_.call().free(address);  // the call that caused a failure reports it
 } catch (const DeviceError&) {}
 
 Result Gpu::with_room(const std::function<Result()>& call, size_t bytes,
@@ -216,7 +216,7 @@ std::shared_ptr<std::byte[]> Gpu::host_memory(size_t bytes) const {
     }};
 }
 
-// With the image, whose address must not become another's.
+// Holds the image, so that its address is not reused.
 struct Gpu::OfImage : LoadedKernel {
     OfImage(const Gpu& gpu, std::shared_ptr<const codegen::GpuImage> from)
         : LoadedKernel(gpu, from->code, from->entry, from->shared_bytes), image(std::move(from)) {}

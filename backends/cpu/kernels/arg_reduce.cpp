@@ -5,8 +5,8 @@
 namespace megjit::cpu {
 namespace {
 
-// The first place of the extreme element of a row: the extreme of a part is found at full speed,
-// and only a part that improves it is searched.
+// Returns the first place of the extreme element of a row: the extreme of a part is found at full
+// speed, and a part is searched only if it improves the result.
 template <class Op, class C>
 int32_t arg_row(const Source<C>& x, int64_t at, int64_t n, C* room) {
     constexpr int64_t kPart = 256;
@@ -54,7 +54,7 @@ void arg_all(const Split& s, const Source<C>& x, int32_t* y, int32_t* firsts) {
             }
         });
     }
-    // Long rows are cut, and the best of the parts' firsts is the row's.
+    // Long rows are divided; the row's result is the best of the parts' results.
     const int64_t parts = s.outer < 64 ? std::clamp<int64_t>(s.length / kGroupElements, 1, 64) : 1,
                   part = (s.length + parts - 1) / parts;
     parallel_for(s.outer * parts, std::max<int64_t>(1, kGroupElements / part), 1,

@@ -49,12 +49,13 @@ AttentionShape shape_of(const AttentionProblem& p, std::span<const Type> inputs)
     return s;
 }
 
-// An operand whose rows are copied to or from longer ones, padded by zeros.
+// An operand whose rows are copied to longer ones, or a result copied from them; zeros fill the
+// rest.
 struct Padding {
     bool is_output = false;
     int index = 0;
     int64_t rows = 0, width = 0;
-    size_t offset = 0;  // of the copy in the workspace, in floats
+    size_t offset = 0;  // place of the copy in the workspace, in floats
     int64_t floats() const { return rows * padded(width); }
 };
 
@@ -68,7 +69,7 @@ void copy_rows(const float* from, int64_t from_row, float* to, int64_t to_row, i
     });
 }
 
-// What forward and backward have in common: operands of padded widths, and the threads' scratch.
+// The common part of forward and backward: operands of padded widths, and the threads' scratch.
 class AttentionExecutable : public runtime::Executable {
 public:
     AttentionExecutable(const OpCall& call, std::span<const Type> outputs)
@@ -76,7 +77,7 @@ public:
           shape_(shape_of(problem_, call.inputs)),
           inputs_(call.inputs.size()),
           outputs_(outputs.size()) {
-        const size_t tensors = call.op.inputs.size() - 1;  // those that are neither mask nor key
+        const size_t tensors = call.op.inputs.size() - 1;  // neither masks nor the key
         for (size_t i = 0; i < tensors; ++i) add_padding(false, i, call.inputs[i]);
         for (size_t i = 0; i < outputs.size(); ++i) add_padding(true, i, outputs[i]);
         for (const Type& type : call.inputs)
@@ -108,10 +109,11 @@ protected:
 
     size_t take(int64_t floats) {
         const size_t offset = floats_;
-        floats_ += static_cast<size_t>((floats + 15) / 16 * 16);  // cache lines
+        floats_ += static_cast<size_t>((floats + 15) / 16 * 16);  // rounds up to cache lines
         return offset;
     }
-    // Scratch of `floats` for each of the threads that `units` of that many operations are worth.
+    // Reserves `floats` of scratch for each of the threads that `units` units of `flops` operations
+    // need.
     void share(int64_t units, double flops, int64_t floats) {
         constexpr double kWorthAThread = 1e6;
         const double worth = static_cast<double>(units) * flops / kWorthAThread;
@@ -120,7 +122,7 @@ protected:
         scratch_floats_ = (floats + 15) / 16 * 16;
         scratch_ = take(slots_ * scratch_floats_);
     }
-    // Calls body(unit, scratch) for all; threads take them as they come.
+    // Calls body(unit, scratch) for all units; threads take them one by one.
     template <class Body>
     void for_each(int64_t units, float* work, const Body& body) const {
         std::atomic<int64_t> next{0};
@@ -130,7 +132,7 @@ protected:
                     body(unit, work + scratch_ + static_cast<size_t>(slot * scratch_floats_));
         });
     }
-    // Heads are numbered through the batch.
+    // Returns the head of that number, counted through the batch.
     AttentionHead head(int64_t number, float* const* in) const {
         const int64_t shared = problem_.heads / problem_.key_heads, keys = number / shared;
         AttentionHead h{.q = in[0] + number * shape_.queries * shape_.width,
@@ -158,7 +160,7 @@ protected:
         const int64_t query = number * AttentionShape::kQueries;
         return {query, std::min(AttentionShape::kQueries, shape_.queries - query)};
     }
-    // Operations that a block costs, for `products` products with each key.
+    // Operations that a block takes, with `products` products for each key.
     double flops_of_block(int products) const {
         return products * static_cast<double>(AttentionShape::kQueries * shape_.keys) *
                static_cast<double>(shape_.width + shape_.value_width);
@@ -179,7 +181,7 @@ private:
 
     size_t inputs_, outputs_, floats_ = 0, scratch_ = 0;
     int64_t slots_ = 1, scratch_floats_ = 0;
-    std::vector<Strides> strides_;  // by operand, of masks
+    std::vector<Strides> strides_;  // for each mask
     std::vector<Padding> paddings_;
 };
 
@@ -206,7 +208,7 @@ private:
     int64_t units_;
 };
 
-// Threads share out heads of keys, and pieces of their keys where there are few heads. dq is a sum
+// Threads share the heads of keys, and pieces of their keys where there are few heads. dq is a sum
 // over the pieces, so their number follows from the shapes alone.
 class BackwardAttention final : public AttentionExecutable {
 public:
@@ -231,7 +233,7 @@ public:
 private:
     int64_t rows() const { return problem_.batch * problem_.heads * shape_.queries; }
 
-    // Where lse is nowhere large there is no rest, and nobody looks for one.
+    // Where lse is nowhere large there is no rest, and it is not computed.
     const float* find_rest(float* const* in, float* work) const {
         const float* const lse = in[4];
         if (std::none_of(lse, lse + rows(), AttentionShape::is_rounded)) return nullptr;
@@ -286,7 +288,7 @@ private:
     size_t partial_ = 0, rest_ = 0;
 };
 
-// Halves that the CPU multiplies faster than float32 are better off as products of oneDNN.
+// If the CPU multiplies halves faster than float32, oneDNN's products are better for them.
 bool computes_attention(const OpCall& call) {
     const runtime::DType dtype = call.inputs[0].dtype;
     return dtype == runtime::DType::f32 || !dnn::computes_natively(dtype);

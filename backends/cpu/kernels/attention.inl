@@ -9,7 +9,7 @@ MEGJIT_INLINE int64_t in_whole_vectors(int64_t n) { return (n + kLanes - 1) / kL
 
 MEGJIT_INLINE Floats exp_of(const Floats& x) { return exp_of_negative<Floats, Ints>(x); }
 
-// to [width][wide] = scale * from [count][width], transposed; zeros behind the last row.
+// Writes to[width][wide] = scale * from[count][width], transposed, with zeros after the last row.
 void turn(const float* from, int64_t count, int64_t width, float scale, float* to, int64_t wide) {
     for (int64_t column = 0; column < width; ++column) {
         for (int64_t row = 0; row < count; ++row)
@@ -18,7 +18,7 @@ void turn(const float* from, int64_t count, int64_t width, float scale, float* t
     }
 }
 
-// s[r] = scale * the product of q and row r of k, summed in the same order for all instruction
+// Sets s[r] = scale * the product of q and row r of k, summed in the same order for all instruction
 // sets.
 template <int kCount>
 MEGJIT_INLINE void dots_of_rows(const float* q, const float* k, int64_t width, float scale,
@@ -44,7 +44,7 @@ struct Scores {
     const AttentionBlock& block;
     int64_t wide, key, keys;
 
-    // Calls body(score's place in s, mask's place from `from` on) for all of the block.
+    // Calls body(place in s, place in the mask from `from` on) for each score of the block.
     template <class Body>
     void for_each(const AttentionShape::Strides& strides, const Body& body) const {
         const int64_t from = block.query * strides.query + key * strides.key;
@@ -67,7 +67,7 @@ struct Scores {
     bool sees(int64_t i, int64_t j) const {
         return head.seen[(block.query + i) * shape.seen.query + (key + j) * shape.seen.key];
     }
-    // Of the products, what is given instead takes the gradient.
+    // Where a score was replaced, the replacement takes the gradient, and the product gets none.
     void drop_gradients_of_hidden(float* ds) const {
         for (int64_t j = 0; j < keys; ++j)
             for (int64_t i = 0; i < block.count; ++i)
@@ -77,7 +77,7 @@ struct Scores {
         add_masks(s);
         if (head.seen) replace_hidden(s);
     }
-    // Are all elements of the block so?
+    // Do all elements of the block pass the test?
     template <class T, class Test>
     bool are_all(const T* from, const AttentionShape::Strides& strides, const Test& test) const {
         const int64_t rows = strides.query ? block.count : 1, columns = strides.key ? keys : 1;
@@ -87,8 +87,8 @@ struct Scores {
                 if (!test(from[i * strides.query + j * strides.key])) return false;
         return true;
     }
-    // Are all of them minus infinity, whatever the products? Then none has a weight, and nothing
-    // need be computed.
+    // Are all scores of the block minus infinity, whatever the products? Then no key has a weight,
+    // and nothing need be computed.
     bool are_hidden() const {
         const auto is_lowest = [](float x) { return x == -INFINITY; };
         if (head.seen)
@@ -101,7 +101,7 @@ struct Scores {
             for (int64_t i = 0; i < std::min(wide, key + j - block.query); ++i)
                 s[j * wide + i] = -INFINITY;
     }
-    // Of a single query, in s[0] to s[keys - 1].
+    // Computes the scores of a single query, s[0] to s[keys - 1].
     void compute_one(float* s) const {
         const float *const q = head.q + block.query * shape.width, *const k =
                                                                        head.k + key * shape.width;
@@ -112,7 +112,7 @@ struct Scores {
             dots_of_rows<1>(q, k + j * shape.width, shape.width, shape.scale, s + j);
     }
     void compute(const float* turned_queries, float* s) const {
-        if (shape.is_one(block.count)) {  // in backward as in forward, to the bit
+        if (shape.is_one(block.count)) {  // as forward does, for the same bits
             float one[kKeys];
             compute_one(one);
             std::fill_n(s, keys * wide, 0.0f);
@@ -124,8 +124,8 @@ struct Scores {
         mask(s);
         if (shape.is_causal) hide_later_keys(s);
     }
-    // What dropout multiplies each probability by. A score takes word i % 4 of block i / 4, as in
-    // the op dropout_mask.
+    // Sets the factors by which dropout multiplies each probability. A score takes word i % 4 of
+    // block i / 4, as in the op dropout_mask.
     void draw(float* factors) const {
         uint32_t words[4][kKeys / 4 + 1];
         for (int64_t i = 0; i < wide; ++i) {
@@ -157,7 +157,7 @@ MEGJIT_INLINE int64_t last_key(const AttentionShape& shape, const AttentionBlock
     return shape.is_causal ? std::min(shape.keys, block.query + block.count) : shape.keys;
 }
 
-// Of `keys` rows; in four chains, for each comparison waits for the one before it.
+// The largest of `keys` rows; in four chains, for each comparison waits for the one before it.
 MEGJIT_INLINE Floats largest(const float* s, int64_t wide, int64_t keys) {
     Floats tops[4] = {all(-INFINITY), all(-INFINITY), all(-INFINITY), all(-INFINITY)};
     int64_t j = 0;
@@ -167,13 +167,13 @@ MEGJIT_INLINE Floats largest(const float* s, int64_t wide, int64_t keys) {
     return larger(larger(tops[0], tops[1]), larger(tops[2], tops[3]));
 }
 
-// s = exp(s - the largest so far); `top` and `total` of the queries grow, `rescale` is what
-// earlier sums are to be multiplied by.
+// Sets s = exp(s - the largest score so far), and updates `top` and `total` of the queries;
+// earlier sums must be multiplied by `rescale`.
 void softmax_step(float* s, int64_t wide, int64_t keys, float* top, float* total, float* rescale) {
     for (int64_t c = 0; c < wide; c += kLanes) {
         const Floats before = load(top + c);
         const Floats now = larger(before, largest(s + c, wide, keys));
-        // Where all keys so far are hidden nothing is subtracted, or it would be inf - inf.
+        // Where all keys so far are hidden, 0 is subtracted: inf - inf would be NaN.
         const Floats shift = now == -INFINITY ? Floats{} : now;
         Floats sum{};
         for (int64_t j = 0; j < keys; ++j) {
@@ -191,14 +191,14 @@ MEGJIT_INLINE void scale_row(float* row, int64_t n, float factor) {
     for (int64_t c = 0; c < n; c += kLanes) store(row + c, load(row + c) * factor);
 }
 
-// What its sums make of a query's results: of no key 0 / 0, or zeros.
+// Divides a query's results by its total; a query that sees no key gets 0 / 0, or zeros.
 MEGJIT_INLINE void finish_row(const AttentionShape& shape, float total, float* row) {
     if (shape.gives_zeros && total == 0) std::fill_n(row, shape.value_width, 0.0f);
     else scale_row(row, shape.value_width, 1 / total);
 }
 
-// The same for a single query, as when text is written: lanes run along widths and keys, for there
-// is nothing else to fill them with, and no operand is copied. Sums have the same order for all
+// Computes the same for a single query, as in text generation: lanes run along widths and keys, for
+// nothing else can fill them, and no operand is copied. Sums have the same order for all
 // instruction sets.
 void attend_one(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
                 float* y, float* lse) {
@@ -241,7 +241,7 @@ void attend_one(const AttentionShape& shape, const AttentionHead& head, const At
     lse[block.query] = top + std::log(total);
 }
 
-// Rows of y and lse of one block. `y` and `lse` are the head's.
+// Computes rows of y and lse for one block. `y` and `lse` point to the head's.
 void attend(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
             float* y, float* lse, float* work) {
     if (shape.is_one(block.count)) return attend_one(shape, head, block, y, lse);
@@ -274,13 +274,13 @@ void attend(const AttentionShape& shape, const AttentionHead& head, const Attent
     }
 }
 
-// dot = the products of rows of y and of dy, summed as `multiply` sums dy v': where a query takes
-// one key alone, y is that key's value, and dp - dot is 0 to the bit. What rounding would leave of
-// it, times scores of a million, is no small gradient.
+// dot = the products of rows of y and of dy, summed as `multiply` sums dy v'. So where a query sees
+// one key alone, y is that key's value, and dp - dot is exactly 0; a rounding error, multiplied by
+// scores of a million, would be a large gradient.
 void dots_of_results(const float* y, const float* turned_dy, int64_t wide, int64_t count,
                      int64_t columns, float* dot) {
     constexpr int64_t kTogether = 4;
-    float tile[6 * kLanes];  // of which the diagonal is wanted; multiply_some has code for six rows
+    float tile[6 * kLanes];  // only its diagonal is needed; multiply_some has code for six rows
     for (int64_t i = 0; i < count; i += kTogether) {
         const int64_t rows = std::min(kTogether, count - i), lane = i % kLanes;
         multiply_some<1>(rows, {y + i * columns, columns, 1}, turned_dy + i - lane, wide, tile,
@@ -289,8 +289,9 @@ void dots_of_results(const float* y, const float* turned_dy, int64_t wide, int64
     }
 }
 
-// rest = log sum exp(scores) - lse of the block's queries: what rounding took from lse where it is
-// large, as where all keys of a query are hidden by a number like -1e9; else 0. All are the head's.
+// Sets rest = log sum exp(scores) - lse for the block's queries: the error of lse from rounding
+// where lse is large, as where all keys of a query are hidden by a number like -1e9; else 0. All
+// arrays are the head's.
 void find_rest(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
                const float* lse, float* rest, float* work) {
     lse += block.query, rest += block.query;
@@ -312,7 +313,7 @@ void find_rest(const AttentionShape& shape, const AttentionHead& head, const Att
             rest[i] = std::log(total[i]) - (lse[i] - top[i]);
 }
 
-// s: scores -> probabilities; ds: what dp = dy v' is -> scale * p * (factors * dp - dot).
+// Turns s from scores into p, and ds from dp = dy v' into scale * p * (factors * dp - dot).
 template <bool kHasRest>
 void softmax_grad_step(float* s, float* ds, const float* factors, int64_t wide, int64_t keys,
                        const float* lse, const float* rest, const float* dot, float scale) {
@@ -331,7 +332,7 @@ void softmax_grad_step(float* s, float* ds, const float* factors, int64_t wide, 
     }
 }
 
-// Adds what one block of queries and the keys [first, last) give to the gradients.
+// Adds the part of the gradients that comes from one block of queries and the keys [first, last).
 void attend_grad(const AttentionShape& shape, const AttentionHead& head,
                  const AttentionBlock& block, const AttentionGrads& grads, int64_t first,
                  int64_t last, float* work) {
@@ -343,11 +344,11 @@ void attend_grad(const AttentionShape& shape, const AttentionHead& head,
     const float *const q = head.q + block.query * width, *const dy =
                                                              grads.dy + block.query * columns;
     float lse[kQueries] = {}, rest[kQueries] = {}, dot[kQueries] = {};
-    bool reaches_hidden_keys = false;  // NaN does
+    bool reaches_hidden_keys = false;  // a NaN does
     for (int64_t i = 0; i < block.count; ++i) {
         lse[i] = grads.lse[block.query + i];
         if (grads.rest) rest[i] = grads.rest[block.query + i];
-        if (shape.gives_zeros && lse[i] == -INFINITY) lse[i] = 0;  // the scores are, too: p = 0
+        if (shape.gives_zeros && lse[i] == -INFINITY) lse[i] = 0;  // so are the scores: p = 0
         reaches_hidden_keys |= !(lse[i] > -INFINITY);
     }
     turn(q, block.count, width, shape.scale, queries, wide);

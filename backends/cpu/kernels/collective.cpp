@@ -1,5 +1,5 @@
 // backends/cpu/kernels/collective.cpp -- collective operations and messages of the host's tensors:
-// each is handed to the communicator of its group when it runs.
+// each run hands the call to the communicator of its group.
 #include <cstring>
 
 #include "backends/cpu/elements.h"
@@ -19,8 +19,8 @@ using runtime::IncomingBytes;
 using runtime::OutgoingBytes;
 using runtime::PartExchange;
 
-// Calls run(communicator, call, x, y); the number for `after` is the last result.
-// `in_place`: y may be x.
+// Calls run(communicator, call, x, y); the last result is the number for `after`. `in_place`: y may
+// be x.
 template <class Run>
 Prepared collective(const OpCall& call, std::span<const Type> outputs, std::string what, Run run,
                     bool in_place = false) {

@@ -15,10 +15,10 @@
 namespace megjit::cpu {
 namespace {
 
-constexpr int64_t kGrainBytes = 128 * 1024;  // below this a second thread costs more than it gives
+constexpr int64_t kGrainBytes = 128 * 1024;  // fewer bytes are not worth a second thread
 constexpr int64_t kTile = 64;
 
-// Where each axis of a region stands, for walking it row by row.
+// The index along each axis of a region, for walking it row by row.
 struct Cursor {
     int64_t at[runtime::kMaxRank] = {};
     int64_t from = 0, to = 0;
@@ -78,14 +78,14 @@ void copy_rows(const Region& r, const T* from, T* to) {
     });
 }
 
-// Elements of 4 bytes are transposed in registers, others in a block that lies in the first-level
+// Elements of 4 bytes are transposed in registers, others in a block that stays in the first-level
 // cache.
 template <class T>
 void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t ps,
                     int64_t qs) {
     if constexpr (sizeof(T) == 4)
         return MEGJIT_BEST(transpose_words)(from, from_step, to, to_step, ps, qs);
-    if (qs < 8) {  // interleaving: the long axis goes inside
+    if (qs < 8) {  // for interleaving, the long axis is the inner one
         for (int64_t q = 0; q < qs; ++q)
             for (int64_t p = 0; p < ps; ++p) to[p * to_step + q] = from[q * from_step + p];
         return;
@@ -197,7 +197,7 @@ Prepared prepare_transpose(const OpCall& call, std::span<const Type> outputs) {
         [=](void* const* in, void* const* out, void*) { copy_region(r, bytes, in[0], out[0]); });
 }
 
-// The region of a slice: strides of the whole tensor scaled by the steps, and where it begins.
+// The region of a slice: the strides of the whole tensor times the steps, and the first element.
 struct Window {
     std::array<int64_t, runtime::kMaxRank> strides{};
     int64_t begin = 0;
@@ -247,7 +247,7 @@ Prepared prepare_slice_set(const OpCall& call, std::span<const Type>) {
 
 Prepared prepare_concat(const OpCall& call, std::span<const Type> outputs) {
     const int axis = runtime::normalize_axis(call.integer("axis"), outputs[0].rank(), call.op.name);
-    // Memory's order: what lies outside of the axis, the axis, what lies inside.
+    // The order in memory: axes outside of `axis`, `axis` itself, and the axes inside.
     const std::vector<int> order = codegen::memory_order(outputs[0].layout, outputs[0].rank());
     const auto place = std::ranges::find(order, axis) - order.begin();
     Shape in_memory;
@@ -283,7 +283,7 @@ PadMode pad_mode(const OpCall& call) {
                                : PadMode::constant;
 }
 
-// Per axis: the place that each place of the wide side comes from, -1 for the constant.
+// For each axis: the place that each place of the padded side comes from, or -1 for the constant.
 struct PadPlan {
     int rank = 0;
     Shape narrow, wide;
@@ -385,7 +385,7 @@ Prepared prepare_pad(const OpCall& call, std::span<const Type> outputs) {
     });
 }
 
-// Rows of dx gather the rows of dy that came from them, always in the same order.
+// Each row of dx gathers the rows of dy that came from it, always in the same order.
 template <class T, class Sum>
 void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<int64_t>>>& images,
                const T* dy, T* dx, Sum* sums) {

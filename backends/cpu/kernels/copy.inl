@@ -1,7 +1,7 @@
 // backends/cpu/kernels/copy.inl -- transposes of 4-byte elements. See each_isa.h.
 
-// Transposes 8 x 8 elements of 4 bytes: three rounds, each swaps the off-diagonal blocks of one
-// size.
+// Transposes 8 x 8 elements of 4 bytes in three rounds; each round swaps the off-diagonal blocks of
+// one size.
 using Lane8 = uint32_t __attribute__((vector_size(32)));
 
 template <int W>
@@ -26,7 +26,7 @@ MEGJIT_INLINE void transpose_lanes(Lane8 (&row)[8]) {
 }
 
 // to[p * to_step + q] = from[q * from_step + p]. Blocks of 16 x 16 read and write whole cache lines
-// at once: with strides of a power of two, lines that come back later have been evicted meanwhile.
+// at once: with strides of a power of two, lines that are needed again would have been evicted.
 void transpose_words(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step,
                      int64_t ps, int64_t qs) {
     const int64_t whole_p = ps / 16 * 16, whole_q = qs / 16 * 16;

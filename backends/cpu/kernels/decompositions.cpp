@@ -13,8 +13,8 @@
 namespace megjit::cpu {
 namespace {
 
-// Calls run(matrix, memory) for each, with room for `doubles` numbers, and returns one for which
-// it gave false, or -1.
+// Calls run(matrix, memory) for each matrix, with room for `doubles` numbers. Returns one for which
+// run returned false, or -1.
 template <class Run>
 int64_t for_matrices(int64_t count, int64_t flops, int64_t doubles, void* work, Run run) {
     std::atomic<int64_t> failed{-1};
@@ -40,7 +40,7 @@ size_t bytes_for(int64_t count, int64_t doubles) {
 
 // --- cholesky -------------------------------------------------------------------------------
 
-// By rows: each element is a dot of two rows that are there already.
+// Works row by row: each element needs the dot of two rows that are known already.
 bool factorise(double* a, int64_t n) {
     for (int64_t i = 0; i < n; ++i)
         for (int64_t j = 0; j <= i; ++j) {
@@ -76,7 +76,8 @@ void subtract(double* from, double factor, const double* row, int64_t n) {
     if (factor != 0) MEGJIT_BEST(add_scaled)(from, -factor, row, n);
 }
 
-// a becomes upper triangular, b (n x k) goes along; the sign of the exchanges, 0 where a pivot is.
+// Makes a upper triangular, and changes b (n x k) with it. Returns the sign of the row exchanges,
+// or 0 where a pivot is 0.
 int eliminate(double* a, double* b, int64_t n, int64_t k) {
     int sign = 1;
     for (int64_t c = 0; c < n; ++c) {
@@ -143,7 +144,8 @@ Prepared prepare_slogdet(const OpCall& call, std::span<const Type>) {
 // --- qr -------------------------------------------------------------------------------------
 
 // Column c of the `columns` columns (each m elements, one after the other) gets zeros below the
-// diagonal by a reflection 1 - tau v v^T, v[0] = 1, which stays in the zeros' place. Returns tau.
+// diagonal by a reflection 1 - tau v v^T, v[0] = 1, which is stored in place of the zeros. Returns
+// tau.
 double reflect(double* columns, int64_t m, int64_t n, int64_t c) {
     double* v = columns + c * m + c;
     const int64_t rest = m - c;
@@ -161,7 +163,7 @@ double reflect(double* columns, int64_t m, int64_t n, int64_t c) {
     return tau;
 }
 
-// The first `want` columns of the product of the reflections.
+// Computes the first `want` columns of the product of the reflections.
 void reflected(const double* columns, const double* taus, double* q, int64_t m, int64_t steps,
                int64_t want) {
     std::fill_n(q, m * want, 0.0);

@@ -24,8 +24,8 @@ inline Number operator*(double s, Number a) { return {s * a.re, s * a.im}; }
 inline Number conj(Number a) { return {a.re, -a.im}; }
 inline Number times_i(Number a) { return {-a.im, a.re}; }
 
-// exp(-pi i a / (2 quarter)), 0 <= a < 4 quarter. The first eighth of the circle gives the others:
-// 0, 1 and equal parts are exact.
+// Returns exp(-pi i a / (2 quarter)), 0 <= a < 4 quarter. The other eighths of the circle follow
+// from the first one: 0, 1 and equal parts are exact.
 Number on_circle(int64_t a, int64_t quarter) {
     if (a > 2 * quarter) return conj(on_circle(4 * quarter - a, quarter));
     if (a > quarter) {
@@ -40,13 +40,13 @@ Number on_circle(int64_t a, int64_t quarter) {
         -std::numbers::pi / 2 * static_cast<double>(a) / static_cast<double>(quarter);
     return {std::cos(angle), std::sin(angle)};
 }
-// exp(-2 pi i k / n), 0 <= k < n.
+// Returns exp(-2 pi i k / n), 0 <= k < n.
 Number root(int64_t k, int64_t n) { return on_circle(4 * k, n); }
 
 constexpr int64_t kLargestRadix = 31;
 
-// A transform of n numbers, not scaled. `run` takes two buffers of `room()` numbers, the input in
-// the first, and returns the one that has the result.
+// A transform of n numbers, without scaling. `run` takes two buffers of `room()` numbers, of which
+// the first has the input, and returns the one that has the result.
 class Transform {
 public:
     explicit Transform(int64_t n) : n_(n) {
@@ -78,7 +78,7 @@ public:
     }
 
 private:
-    Number turn(int64_t k) const { return roots_[static_cast<size_t>(k)]; }  // k < n
+    Number turn(int64_t k) const { return roots_[static_cast<size_t>(k)]; }  // requires k < n
 
     void pass_of_2(const Number* x, Number* y, int64_t m, int64_t s) const {
         for (int64_t q = 0; q < m; ++q) {
@@ -106,7 +106,7 @@ private:
             }
         }
     }
-    // kRadix: that of all other passes is 0 and comes with the call.
+    // kRadix is known at compile time, or 0: then the call passes it.
     template <int kRadix = 0>
     void pass(const Number* x, Number* y, int64_t m, int64_t s, int64_t any = kRadix) const {
         const int64_t radix = kRadix ? kRadix : any;
@@ -150,7 +150,7 @@ private:
         for (int64_t t = 0; t < n_; ++t) x[t] = roots_[static_cast<size_t>(t)] * x[t];
         std::fill(x + n_, x + extent, Number{});
         Number* spectrum = longer_->run(x, y);
-        for (int64_t k = 0; k < extent; ++k)  // backwards by the conjugate
+        for (int64_t k = 0; k < extent; ++k)  // the inverse transform, by conjugates
             spectrum[k] = conj(spectrum[k] * filter_[static_cast<size_t>(k)]);
         Number* found = longer_->run(spectrum, spectrum == x ? y : x);
         const double share = 1.0 / static_cast<double>(extent);
@@ -161,13 +161,13 @@ private:
 
     int64_t n_;
     std::vector<int64_t> radices_;
-    std::vector<Number> roots_;  // of a convolution: the chirp
+    std::vector<Number> roots_;  // for a convolution: the chirp
     std::unique_ptr<const Transform> longer_;
     std::vector<Number> filter_;
 };
 
-// Rows of a tensor, some by some: each part has two buffers of its own.
-template <class Row>  // (in, out, x, y)
+// Transforms the rows of a tensor in parts; each part has two buffers of its own.
+template <class Row>  // called with (in, out, x, y)
 Prepared over_rows(const OpCall& call, const Type& output, int64_t room, Row row) {
     const Shape &from = call.inputs[0].shape, &to = output.shape;
     const int64_t n = from[from.rank() - 1], rows = call.inputs[0].numel() / n,
@@ -212,7 +212,8 @@ struct ComplexRow {
     }
 };
 
-// What real rows share. An even length is a transform of n / 2 numbers, two elements each.
+// What transforms of real rows share. An even length needs a transform of n / 2 numbers, with two
+// elements in each.
 struct RealRow {
     Plan plan;
     std::vector<Number> roots;  // exp(-2 pi i k / n), k <= n / 2
@@ -239,7 +240,7 @@ struct ForthRow : RealRow {
         for (int64_t t = 0; t < m; ++t)
             x[t] = {static_cast<double>(in[2 * t]), static_cast<double>(in[2 * t + 1])};
         const Number* z = plan->run(x, y);
-        for (int64_t k = 0; k <= m; ++k) {  // of even elements, and of odd ones
+        for (int64_t k = 0; k <= m; ++k) {  // joins transforms of even and odd elements
             const Number a = z[k % m], b = conj(z[(m - k) % m]);
             const Number odd = roots[static_cast<size_t>(k)] * times_i(b - a);
             out[k] = narrowed(0.5 * weight(k), a + b + odd);
@@ -258,7 +259,7 @@ struct BackRow : RealRow {
     }
     void operator()(const Complex* in, float* out, Number* x, Number* y) const {
         if (!is_even()) {
-            for (int64_t k = 0; 2 * k < n; ++k) {  // the conjugate, as the transform goes forth
+            for (int64_t k = 0; 2 * k < n; ++k) {  // conjugated for the forward transform
                 x[k] = conj(at(in, k));
                 if (k) x[n - k] = at(in, k);
             }

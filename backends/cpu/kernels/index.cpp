@@ -1,7 +1,7 @@
 // backends/cpu/kernels/index.cpp -- kernels that read and write at places given by int32 tensors.
-// All places are checked, in the calling thread, before anything is written. Writes are divided
-// among threads by where they go, so that repeated places are written in the same order whatever
-// the number of threads.
+// All places are checked, in the calling thread, before anything is written. Threads share writes
+// by their places in x, so that repeated places are written in the same order whatever the number
+// of threads.
 #include <vector>
 
 #include "backends/cpu/elements.h"
@@ -26,13 +26,13 @@ inline int64_t wrapped(int32_t place, int64_t extent) { return place < 0 ? place
 
 // --- index_get, index_set, index_add --------------------------------------------------------
 
-// x as [pre, places, rest..., run]: what comes before neighbouring index axes, and behind the last
-// of them.
+// x as [pre, places, rest..., run]: the axes before neighbouring index axes, these, and the axes
+// after them.
 struct Access {
     std::string op;
     struct Index {
         int64_t axis = 0, extent = 0, stride = 0, numel = 0;
-        Region from;  // of the index tensor, broadcast to the places
+        Region from;  // strides of the index tensor, broadcast to the places
     };
     std::vector<Index> indices = {};
     int64_t places = 1;
@@ -91,7 +91,7 @@ Access plan_access(const OpCall& call, size_t first) {
     return a;
 }
 
-// Where each place begins in x, in elements; throws for one outside.
+// Computes where each place begins in x, in elements; throws for a place outside.
 void resolve(const Access& a, void* const* indices, int64_t* offsets) {
     for (size_t k = 0; k < a.indices.size(); ++k)
         if (a.places > 0)
@@ -164,7 +164,7 @@ void get_rows(const Access& a, const int64_t* offsets, const T* x, T* y) {
     });
 }
 
-// Applies put(to, from, count) to every row, each thread to the part of x that it owns.
+// Applies put(to, from, count) to every row; each thread has a part of x to itself.
 template <class T, class S, class Put>
 void write_rows(const Access& a, const int64_t* offsets, const S* value, T* x, const Put& put) {
     const int64_t run = a.run, rows = row_count(a);
@@ -207,14 +207,14 @@ Prepared prepare_index_set(const OpCall& call, std::span<const Type> outputs) {
 template <class C, class T>
 void add_row(C* to, const T* from, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_integral_v<C>) {  // wraps
+        if constexpr (std::is_integral_v<C>) {  // sums wrap
             using Natural = std::make_unsigned_t<decltype(+to[i])>;
             to[i] = static_cast<C>(static_cast<Natural>(to[i]) + static_cast<Natural>(from[i]));
         } else to[i] += widen(from[i]);
     }
 }
 
-// Halves add up in float, in the workspace at `sums`, and are rounded once.
+// Halves are added up in float, in the workspace at `sums`, and are rounded once.
 template <class T, class Add>
 void with_sums(const void* x, void* y, int64_t n, float* sums, const Add& add) {
     if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat>) {
@@ -253,12 +253,12 @@ Prepared prepare_index_add(const OpCall& call, std::span<const Type> outputs) {
 
 // --- gather and scatter ---------------------------------------------------------------------
 
-// index as [outer axes, length, inner axes], and where its lines lie in x.
+// index as [outer axes, length, inner axes], and the strides of its lines in x.
 struct Along {
     std::string op;
-    int64_t axis = 0, extent = 0;  // of x
-    int64_t length = 1;  // of the index along the axis
-    Region outer, inner;  // other axes; `from`: strides of x, `to`: of the index
+    int64_t axis = 0, extent = 0;  // the axis of x
+    int64_t length = 1;  // extent of the index along the axis
+    Region outer, inner;  // the other axes; `from`: strides of x, `to`: of the index
     int64_t outers = 1, inners = 1;
     int64_t x_stride = 1, elements = 0;
 };
@@ -328,7 +328,7 @@ Prepared prepare_gather(const OpCall& call, std::span<const Type>) {
             const T* x = static_cast<const T*>(in[0]);
             T* y = static_cast<T*>(out[0]);
             check_places(a.op, index, a.elements, a.axis, a.extent);
-            if (a.outers * a.inners == 1 && a.elements > 0)  // one line: reads may be divided
+            if (a.outers * a.inners == 1 && a.elements > 0)  // a single line: reads may be divided
                 return parallel_for(a.length, 32768, 1, [=](int64_t lo, int64_t hi) {
                     for (int64_t i = lo; i < hi; ++i)
                         y[i] = x[wrapped(index[i], a.extent) * a.x_stride];
@@ -406,7 +406,7 @@ Prepared prepare_coordinates(const OpCall& call, std::span<const Type> outputs) 
 
 using LabelAt = int64_t (*)(const void* labels, int64_t index);
 
-// Null for what is no label.
+// Null for dtypes that are no labels.
 LabelAt label_reader(DType dtype) {
     return with_real(dtype, []<class L>(std::type_identity<L>) -> LabelAt {
         if constexpr (!std::is_integral_v<L>) return nullptr;

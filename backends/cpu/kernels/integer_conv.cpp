@@ -18,17 +18,17 @@ using runtime::OpCall;
 using runtime::parallel_for;
 using runtime::Type;
 
-// An output pixel: the image, and where its window begins.
+// An output pixel: its image, and where its window begins.
 struct Place {
     int64_t image = 0, start[3] = {};
 };
 
-// Spatial axes are three; those that the op lacks have extent 1.
+// There are always three spatial axes; those that the op lacks have extent 1.
 struct IntegerConv {
     static constexpr int64_t kTileRows = 24, kTileDepth = 1024,
-                             kTileChannels = 128;  // of patches: 48 KB on the stack; of sums: 12
+                             kTileChannels = 128;  // patches take 48 KB of the stack, sums 12
 
-    int64_t images = 0, groups = 1, ic = 0, oc = 0;  // channels of a group
+    int64_t images = 0, groups = 1, ic = 0, oc = 0;  // channels in one group
     int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
     int64_t stride[3] = {1, 1, 1}, padding[3] = {}, dilation[3] = {1, 1, 1};
     bool rectifies = false, one_scale = false;
@@ -137,7 +137,7 @@ private:
     template <class T, class R>
     void compute(const IntegerRun& run) const {
         constexpr int64_t kRows = IntegerConv::kTileRows,
-                          kGrain = 1 << 18;  // products that are worth a second thread
+                          kGrain = 1 << 18;  // this many products are worth a second thread
         const int64_t tiles = (s_.places() + kRows - 1) / kRows, panel = panel_channels();
         const auto rows_of = [&](int64_t tile) {
             return std::min(kRows, s_.places() - tile * kRows);
@@ -171,7 +171,8 @@ private:
     size_t x_bytes_ = 0, y_bytes_ = 0;
 };
 
-// [groups][panels][pairs][panel][2], or [taps][groups] for one channel in each.
+// Packs weights as [groups][panels][pairs][panel][2], or as [taps][groups] for groups of one
+// channel.
 void pack(const IntegerConv& s, int64_t panel, const int8_t* from, int16_t* to) {
     const int64_t taps = s.taps(), panels = (s.oc + panel - 1) / panel;
     if (s.is_depthwise()) {

@@ -3,8 +3,8 @@
 
 #include "backends/cpu/kernels/integer_panel.inl"
 
-// Elements [begin, end) of the patch of one place, in order of taps and then channels; 0 outside of
-// the image.
+// Writes elements [begin, end) of the patch of one place, in order of taps and then channels; 0
+// outside of the image.
 template <class T>
 MEGJIT_INLINE void fill_patch(const IntegerConv& s, const T* x, int64_t group, const Place& place,
                               int64_t begin, int64_t end, int16_t* to) {
@@ -22,7 +22,7 @@ MEGJIT_INLINE void fill_patch(const IntegerConv& s, const T* x, int64_t group, c
     if ((end - begin) % 2) *to = 0;
 }
 
-// acc * scale + bias of n channels of one place, rounded to even and saturated.
+// Writes acc * scale + bias for n channels of one place, rounded to even and saturated.
 template <class R>
 MEGJIT_INLINE void finish(const IntegerConv& s, const int32_t* sums, const float* scale,
                           const float* bias, int64_t first, int64_t n, R* to) {
@@ -46,9 +46,8 @@ MEGJIT_INLINE void finish(const IntegerConv& s, const int32_t* sums, const float
                          lowest = all(std::numeric_limits<R>::min());
             value = value < highest ? value : highest;
             value = value > lowest ? value : lowest;
-            const Floats shifted =
-                value +
-                12582912.0f;  // 1.5 * 2^23: the integer, halves to even, is in the last bits
+            const Floats shifted = value + 12582912.0f;  // 1.5 * 2^23 rounds to even into the last
+                                                         // bits
             int32_t bits[kLanes];
             std::memcpy(bits, &shifted, sizeof bits);
             for (int64_t i = 0; i < count; ++i) to[c + i] = static_cast<R>(bits[i] - 0x4B400000);
@@ -56,7 +55,7 @@ MEGJIT_INLINE void finish(const IntegerConv& s, const int32_t* sums, const float
     }
 }
 
-// Places [lo, lo + rows) and panels [first, last) of a group.
+// Computes places [lo, lo + rows) and panels [first, last) of a group.
 template <class T, class R>
 void compute_tile(const IntegerConv& s, const IntegerRun& run, int64_t group, int64_t lo,
                   int64_t rows, int64_t first, int64_t last) {
@@ -85,7 +84,8 @@ void compute_tile(const IntegerConv& s, const IntegerRun& run, int64_t group, in
                static_cast<R*>(run.y) + (lo + r) * s.groups * s.oc + from);
 }
 
-// One channel in and one out in each group: lanes go along the groups; weights are [taps][groups].
+// For one channel in and one out in each group: lanes go along the groups; weights are
+// [taps][groups].
 template <class T, class R>
 void compute_depthwise(const IntegerConv& s, const IntegerRun& run, int64_t lo, int64_t rows) {
     constexpr int64_t kStrip = IntegerConv::kTileChannels;

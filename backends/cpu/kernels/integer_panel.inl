@@ -1,13 +1,13 @@
 // backends/cpu/kernels/integer_panel.inl -- rows times a panel of columns, in integers. See
-// each_isa.h. Factors lie in words of 32 bits, which hold one term of a sum or two neighboring
-// ones.
+// each_isa.h. Factors are stored in words of 32 bits, which hold one term of a sum or two
+// neighboring ones.
 
 constexpr int64_t kPanel = 2 * MEGJIT_LANE_COUNT;  // columns that are computed together
 constexpr int kMostRows =
-    MEGJIT_LANE_COUNT == 16 ? 12 : 6;  // times two sums, and two words of each: all registers
+    MEGJIT_LANE_COUNT == 16 ? 12 : 6;  // times two sums, and two words for each: all registers
 using Words = Ints;
 
-// The words from the i-th on of memory that holds terms of either size.
+// Loads words from the i-th on; memory holds terms of either size.
 template <class V>
 MEGJIT_INLINE V words_at(const void* words, int64_t i) {
     V v;
@@ -15,7 +15,7 @@ MEGJIT_INLINE V words_at(const void* words, int64_t i) {
     return v;
 }
 
-// Words of two signed terms of 16 bits, or of one of 32: the products of each word's terms are
+// Words of two signed terms of 16 bits, or of one of 32 bits: the products of each word's terms are
 // added, modulo 2^32.
 struct PairsOf16 {
     static MEGJIT_INLINE Ints multiply(const Words& a, const Words& b) {
@@ -61,7 +61,7 @@ MEGJIT_INLINE void multiply_some(int64_t rows, const void* a, int64_t a_stride, 
         multiply_some<Terms, most - 1>(rows, a, a_stride, b, words, sums, sums_stride);
 }
 
-// Any number of rows.
+// Takes any number of rows.
 template <class Terms>
 MEGJIT_INLINE void multiply_panel(int64_t rows, const void* a, int64_t a_stride, const void* b,
                                   int64_t words, int32_t* sums, int64_t sums_stride) {

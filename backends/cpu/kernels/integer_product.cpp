@@ -16,11 +16,11 @@ using runtime::parallel_for;
 template <class T>
 using Term = std::conditional_t<sizeof(T) == 4, int32_t, int16_t>;
 template <class T>
-constexpr int64_t kTermsOf = sizeof(T) == 4 ? 1 : 2;  // in a word of 32 bits
+constexpr int64_t kTermsOf = sizeof(T) == 4 ? 1 : 2;  // in one word of 32 bits
 
 struct IntegerProduct {
     static constexpr int64_t kTileRows = 48, kTileColumns = 128,
-                             kTileWords = 128;  // 24 KB each of rows and of sums on the stack
+                             kTileWords = 128;  // rows and sums take 24 KB of the stack each
 
     int64_t m = 0, n = 0, k = 0, words = 0;
     int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0;  // strides
@@ -41,7 +41,7 @@ int64_t product(const std::vector<int64_t>& extents) {
     return count;
 }
 
-// Which matrix of an operand with the batch `own` belongs to the result's `index`-th.
+// Returns which matrix of an operand with the batch `own` belongs to number `index` of the result.
 int64_t matrix_of(const MatmulProblem& p, const std::vector<int64_t>& own, int64_t index) {
     int64_t matrix = 0, step = 1;
     for (size_t axis = p.batch.size(); axis-- > 0; index /= p.batch[axis]) {
@@ -83,7 +83,7 @@ public:
     }
 
 private:
-    static constexpr int64_t kGrain = 1 << 18,  // products that are worth a second thread
+    static constexpr int64_t kGrain = 1 << 18,  // this many products are worth a second thread
         kFewRows = 12;
 
     bool packs() const { return s_.m >= kFewRows; }

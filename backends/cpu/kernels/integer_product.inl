@@ -3,7 +3,7 @@
 
 #include "backends/cpu/kernels/integer_panel.inl"
 
-// Terms [begin, end) of a row, which lie `step` apart; what is missing in the last word is 0.
+// Writes terms [begin, end) of a row, which are `step` apart; missing terms of the last word are 0.
 template <class T>
 MEGJIT_INLINE void fill_row(const T* from, int64_t step, int64_t begin, int64_t end, Term<T>* to) {
     const int64_t terms = end - begin;
@@ -15,7 +15,7 @@ MEGJIT_INLINE void fill_row(const T* from, int64_t step, int64_t begin, int64_t 
     for (int64_t i = terms; i % kTermsOf<T>; ++i) to[i] = 0;
 }
 
-// The word of one term, or of two.
+// Packs one term, or two, into a word.
 template <class T>
 MEGJIT_INLINE int32_t word_of(T first, T second) {
     if constexpr (kTermsOf<T> == 1) return static_cast<int32_t>(first);
@@ -23,8 +23,7 @@ MEGJIT_INLINE int32_t word_of(T first, T second) {
     return static_cast<int32_t>(half(first) | half(second) << 16);
 }
 
-// One panel of b, from column `first` on: [words][kPanel], where columns and terms that b does not
-// have are 0.
+// Packs a panel of b, from column `first` on: [words][kPanel]; columns and terms beyond b are 0.
 template <class T>
 void pack_panel(const IntegerProduct& s, const T* b, int64_t first, int32_t* to) {
     const int64_t columns = std::min(kPanel, s.n - first), full = s.k / kTermsOf<T>;
@@ -48,7 +47,7 @@ void pack_panel(const IntegerProduct& s, const T* b, int64_t first, int32_t* to)
             to[full * kPanel + c] = word_of(b[full * kTermsOf<T> * s.b_row + c * s.b_column], T{});
 }
 
-// Rows [lo, lo + rows) of a times packed panels [first, last).
+// Multiplies rows [lo, lo + rows) of a by packed panels [first, last).
 template <class T, class R>
 void multiply_tile(const IntegerProduct& s, const T* a, const int32_t* panels, int64_t lo,
                    int64_t rows, int64_t first, int64_t last, R* y) {
@@ -72,8 +71,8 @@ void multiply_tile(const IntegerProduct& s, const T* a, const int32_t* panels, i
             y[(lo + r) * s.n + first * kPanel + c] = static_cast<R>(sums[r * columns + c]);
 }
 
-// Columns [lo, hi) of one row, at most kTileColumns, from b where it lies: to pack it would take
-// more than few rows do.
+// Computes columns [lo, hi) of one row, at most kTileColumns, from b in place: packing b would take
+// longer than few rows do.
 template <class T, class R>
 void multiply_row(const IntegerProduct& s, const T* a, const T* b, int64_t lo, int64_t hi, R* y) {
     uint32_t sums[IntegerProduct::kTileColumns] = {};

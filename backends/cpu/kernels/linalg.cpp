@@ -15,7 +15,7 @@
 namespace megjit::cpu {
 namespace {
 
-// a and inverse are n x n; a is destroyed. False for a singular matrix.
+// a and inverse are n x n; a is destroyed. Returns false for a singular matrix.
 bool invert(double* a, double* inverse, int64_t n) {
     std::fill_n(inverse, n * n, 0.0);
     for (int64_t i = 0; i < n; ++i) inverse[i * n + i] = 1;
@@ -62,7 +62,7 @@ Prepared prepare_matinv(const OpCall& call, std::span<const Type>) {
 
 // --- singular values ------------------------------------------------------------------------
 
-// The k rows of a (each of n elements, k <= n) become orthogonal; v (k x k) collects the rotations.
+// Makes the k rows of a (each of n elements, k <= n) orthogonal; v (k x k) collects the rotations.
 void orthogonalise(double* a, double* v, int64_t k, int64_t n) {
     for (int sweep = 0; sweep < 60; ++sweep) {
         bool changed = false;
@@ -84,7 +84,7 @@ void orthogonalise(double* a, double* v, int64_t k, int64_t n) {
     }
 }
 
-// Rows [have, want) of `rows` (each of n elements) become unit vectors orthogonal to all before
+// Makes rows [have, want) of `rows` (each of n elements) unit vectors orthogonal to all before
 // them.
 void complete(double* rows, int64_t have, int64_t want, int64_t n) {
     int64_t axis = 0;
@@ -105,10 +105,10 @@ void complete(double* rows, int64_t have, int64_t want, int64_t n) {
     }
 }
 
-// x is m x n with m <= n by rows (the caller transposes): x = v^T diag(s) w, rows of w being
+// x is m x n with m <= n by rows (the caller transposes): x = v^T diag(s) w; the rows of w are the
 // directions.
 struct Svd {
-    int64_t k = 0, n = 0, want = 0;  // want: rows of w that the caller needs
+    int64_t k = 0, n = 0, want = 0;  // want: how many rows of w the caller needs
     double *a = nullptr, *v = nullptr, *w = nullptr, *s = nullptr, *sorted_v = nullptr;
     static int64_t doubles(int64_t k, int64_t n, int64_t want) {
         return k * n + 2 * k * k + want * n + 2 * k;
@@ -131,7 +131,7 @@ struct Svd {
         for (int64_t i = 0; i < k; ++i)
             norms[i] = std::sqrt(MEGJIT_BEST(dot)(a + i * n, a + i * n, n));
         int64_t rank = 0;
-        for (int64_t i = 0; i < k; ++i) {  // by falling norm; selection keeps memory small
+        for (int64_t i = 0; i < k; ++i) {  // largest norm first; selection saves memory
             int64_t best = 0;
             for (int64_t j = 1; j < k; ++j)
                 if (norms[j] > norms[best] || norms[best] < 0) best = j;
@@ -193,8 +193,8 @@ Prepared prepare_svd(const OpCall& call, std::span<const Type>) {
     }, static_cast<size_t>(doubles * count) * sizeof(double));
 }
 
-// A symmetric matrix plus a multiple of the identity that makes all eigenvalues positive has these
-// as its singular values, and one set of vectors.
+// A symmetric matrix plus a multiple of the identity that makes all eigenvalues positive has them
+// as its singular values, and the left and right vectors are the same.
 Prepared prepare_eigh(const OpCall& call, std::span<const Type>) {
     const Type& x = call.inputs[0];
     const int64_t n = x.shape[x.rank() - 1], size = n * n, count = size ? x.numel() / size : 0;
@@ -208,7 +208,7 @@ Prepared prepare_eigh(const OpCall& call, std::span<const Type>) {
                 float *w = static_cast<float*>(out[0]) + b * n,
                       *v = static_cast<float*>(out[1]) + b * size;
                 Svd svd(n, n, n, static_cast<double*>(work) + b * doubles);
-                double sum = 0;  // of squares: no eigenvalue is larger than its root
+                double sum = 0;  // sum of squares: no eigenvalue is larger than its root
                 for (int64_t r = 0; r < n; ++r)
                     for (int64_t c = 0; c < n; ++c) {
                         const auto value =
@@ -223,7 +223,7 @@ Prepared prepare_eigh(const OpCall& call, std::span<const Type>) {
                 const double shift = sum > 0 ? 2 * std::sqrt(sum) : 1;
                 for (int64_t i = 0; i < n; ++i) svd.a[i * n + i] += shift;
                 svd.run();
-                for (int64_t i = 0; i < n; ++i) {  // the largest is the last one
+                for (int64_t i = 0; i < n; ++i) {  // the largest comes last
                     w[i] = static_cast<float>(svd.s[n - 1 - i] - shift);
                     for (int64_t r = 0; r < n; ++r)
                         v[r * n + i] = static_cast<float>(svd.w[(n - 1 - i) * n + r]);

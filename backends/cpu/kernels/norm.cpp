@@ -1,8 +1,8 @@
 // backends/cpu/kernels/norm.cpp -- batch and layer normalization and their gradients, in float32 at
-// the speed of memory. Sums of runs have the order of codegen/row_plan.h; those of columns run in
+// the speed of memory. Sums of runs have the order of codegen/row_plan.h; sums of columns run in
 // float32 over some rows and are added up in double. Row-major groups take two passes, mean then
-// squares, while they lie in the second cache; channels_last takes one pass about a shift near the
-// mean, which is as exact unless the shift lies many deviations away.
+// squares, while they are in the second cache; channels_last takes one pass about a shift near the
+// mean, which is as exact unless the shift is many deviations away.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,7 +19,7 @@ using runtime::parallel_for;
 using runtime::Type;
 
 constexpr int64_t kBlock = 4096;  // elements whose columns are summed in float32
-constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
+constexpr int64_t kGrain = 1 << 14;  // this many elements are worth a thread
 
 }}  // namespace megjit::cpu
 
@@ -29,7 +29,7 @@ constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
 namespace megjit::cpu {
 namespace {
 
-// Sums over the rows of [rows, c] two values per column, in parts whose borders depend on the shape
+// Sums two values per column over the rows of [rows, c], in parts whose borders depend on the shape
 // alone, so that results depend neither on timing nor on the number of threads. `block(row, rows,
 // first, second)` gives the sums of a few rows.
 struct ColumnSums {
@@ -42,12 +42,12 @@ struct ColumnSums {
         parts = std::min<int64_t>({worth, rows, kMostParts});
         block = std::clamp<int64_t>(kBlock / std::max<int64_t>(c, 1), 8, 256);
     }
-    // Doubles [parts][2][c], then floats [parts][2][c].
+    // Room for doubles [parts][2][c], then floats [parts][2][c].
     size_t workspace_bytes() const {
         return static_cast<size_t>(parts * 2 * c) * (sizeof(double) + sizeof(float));
     }
 
-    // Result: doubles [2][c] at the start of the workspace.
+    // The result is doubles [2][c] at the start of the workspace.
     template <class Block>
     const double* run(void* workspace, const Block& body) const {
         double* const sums = static_cast<double*>(workspace);
@@ -74,7 +74,7 @@ struct ColumnSums {
 
 struct BatchShape {
     int64_t n = 0, c = 0, spatial = 1;
-    bool by_rows = false;  // channels_last, or nothing behind the channel axis
+    bool by_rows = false;  // channels_last, or no axis follows the channel axis
 
     explicit BatchShape(const Type& x) : n(x.shape[0]), c(x.shape[1]) {
         for (int axis = 2; axis < x.rank(); ++axis) spatial *= x.shape[axis];
@@ -87,7 +87,7 @@ struct BatchShape {
     int64_t row_grain() const { return std::max<int64_t>(1, kGrain / std::max<int64_t>(c, 1)); }
 };
 
-// Statistics of a batch, and, if there is a `y` to write, what they normalize.
+// Computes the statistics of a batch, and, if there is a `y` to write, the normalized x.
 struct BatchForward {
     BatchShape s;
     float eps = 0;
@@ -130,8 +130,8 @@ struct BatchForward {
     void by_rows(const float* x, const float* scale, const float* bias, float* y, float* mean,
                  float* var, void* workspace) const {
         float* const factor = reinterpret_cast<float*>(static_cast<char*>(workspace) + sum_bytes);
-        // The shift: mean of up to 64 rows spread over the batch. It lies in `mean` until that is
-        // known.
+        // The shift is the mean of up to 64 rows spread over the batch. `mean` holds it until the
+        // mean is known.
         const int64_t rows = s.count(), samples = std::min<int64_t>(rows, 64);
         std::fill(mean, mean + s.c, 0.0f);
         for (int64_t i = 0; i < samples; ++i)
@@ -145,7 +145,7 @@ struct BatchForward {
         for (int64_t c = 0; c < s.c; ++c) {
             const double offset = total[c] * inverse;
             const double variance = total[s.c + c] * inverse - offset * offset;
-            var[c] = variance < 0 ? 0.0f : static_cast<float>(variance);  // a NaN stays
+            var[c] = variance < 0 ? 0.0f : static_cast<float>(variance);  // a NaN stays NaN
             mean[c] = static_cast<float>(static_cast<double>(mean[c]) + offset);
             if (y) factor[c] = scale[c] / std::sqrt(var[c] + eps);
         }
@@ -170,8 +170,8 @@ Prepared prepare_batch_norm(const OpCall& call, std::span<const Type> outputs) {
     return executable(run, run.sum_bytes + static_cast<size_t>(run.s.c) * sizeof(float));
 }
 
-// The sums over a batch that are the gradients of scale and bias, and, if there is a `dx` to write,
-// that too.
+// Computes the sums over a batch that are the gradients of scale and bias, and, if there is a `dx`
+// to write, the gradient of x.
 struct BatchBackward {
     BatchShape s;
     float eps = 0;

@@ -1,8 +1,9 @@
-// backends/cpu/kernels/ordered_sums.inl -- sums of float32 in the order of codegen/row_plan.h. For
-// the kernels of each_isa.h, which include it; needs <algorithm>, <array> and codegen/row_plan.h.
+// backends/cpu/kernels/ordered_sums.inl -- sums of float32 in the order of codegen/row_plan.h, for
+// the kernels of each_isa.h, which include this file after <algorithm>, <array> and
+// codegen/row_plan.h.
 
-// Some sums over 0..n-1, in the order of codegen/row_plan.h: the same at every width of vectors.
-// `terms(V{}, i, out)` puts the terms at i, or at the kLanes indices from i on, into
+// Computes some sums over 0..n-1, in the order of codegen/row_plan.h: the same at every width of
+// vectors. `terms(V{}, i, out)` puts the terms at i, or at the kLanes indices from i on, into
 // out[0..sums-1].
 template <size_t sums, class Terms>
 MEGJIT_INLINE std::array<double, sums> ordered_sums(int64_t n, const Terms& terms) {

@@ -31,8 +31,8 @@ struct Pooling {
     int64_t n = 0, c = 0;
     int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};  // depth, height, width
     std::array<Ranges, 3> ranges = {};
-    int64_t span = 1;  // most columns of a window
-    float window_size = 0;  // elements of a window with its padding; 0: those inside only
+    int64_t span = 1;  // columns of the widest window
+    float window_size = 0;  // elements of a window with its padding; 0: only those inside count
 
     int64_t in_size() const { return in[0] * in[1] * in[2]; }
     int64_t out_size() const { return out[0] * out[1] * out[2]; }
@@ -41,7 +41,7 @@ struct Pooling {
     }
 };
 
-// One place of the window along depth and height, as the first pass sees it.
+// The lines of x that a row of windows covers, as the first pass sees them.
 struct Lines {
     int64_t d0 = 0, d1 = 0, h0 = 0, h1 = 0, count = 0;
     Lines(const Pooling& p, int64_t row) {
@@ -73,10 +73,9 @@ void each_window(const Pooling& p, int64_t from, int64_t to, const Window& windo
 }
 
 constexpr int64_t kGrain = 1 << 14;
-constexpr int64_t kChannels = 64;  // of one task in channels_last gradients
+constexpr int64_t kChannels = 64;  // channels of one task in channels_last gradients
 
-// Three values per input column and one per window of a row; each task of a parallel run has its
-// own.
+// A task of a parallel run has three values per input column and one per window of a row.
 size_t line_bytes(const Pooling& p) {
     return (static_cast<size_t>(3 * p.in[2] + p.out[2]) * 4 + 63) / 64 * 64;
 }
@@ -88,7 +87,7 @@ struct Task {
 
 constexpr int64_t kMostParts = 64;
 
-// Splits planes into parts that own a piece of the workspace each.
+// Divides planes into parts with a piece of the workspace each.
 template <class Plane>
 void each_plane(const Pooling& p, int64_t parts, void* workspace, const Plane& plane) {
     const int64_t planes = p.n * p.c;
@@ -104,7 +103,7 @@ void each_plane(const Pooling& p, int64_t parts, void* workspace, const Plane& p
     });
 }
 
-// Channels [c0, c1) of sample n, for gradients that add into a sample.
+// Calls for channels [c0, c1) of sample n, for gradients that add into a sample.
 template <class Strip>
 void each_strip(const Pooling& p, const Strip& strip) {
     const int64_t strips = (p.c + kChannels - 1) / kChannels;
@@ -199,7 +198,7 @@ Pooling pooling_of(const OpCall& call, const Shape& x, const Shape& y) {
     const runtime::PoolWindow window = runtime::pool_window(call, dims);
     for (int axis = 0; axis < 3; ++axis) {
         const int mine =
-            axis - (3 - dims);  // spatial axis of the tensor, below 0: an axis of extent 1
+            axis - (3 - dims);  // spatial axis of the tensor; below 0: an axis of extent 1
         p.in[axis] = mine < 0 ? 1 : x[mine + 2];
         p.out[axis] = mine < 0 ? 1 : y[mine + 2];
         if (mine < 0) p.ranges[axis] = {{0}, {1}};

@@ -37,7 +37,7 @@ void over_batches(const void* key, float* y, int64_t n, const Emit& emit) {
     });
 }
 
-// value(word) for each element.
+// Computes value(word) for each element.
 template <class Value>
 [[gnu::always_inline]] inline void spread_words(uint32_t (*words)[kBatch], int64_t blocks, float* y,
                                                 int64_t n, const Value& value) {
@@ -132,7 +132,7 @@ Prepared prepare_permutation(const OpCall&, std::span<const Type> outputs) {
         int32_t* y = static_cast<int32_t*>(out[0]);
         std::iota(y, y + n, 0);
         uint32_t words[4][kBatch];
-        for (int64_t i = n - 1, step = 0; i > 0; --i, ++step) {  // two steps from each block
+        for (int64_t i = n - 1, step = 0; i > 0; --i, ++step) {  // each block serves two steps
             const int64_t within = step % (2 * kBatch);
             if (within == 0)
                 MEGJIT_BEST(make_words)(g, static_cast<uint64_t>(step / 2), kBatch, words);
@@ -159,7 +159,8 @@ void check_weights(const float* weight, int64_t row, int64_t n, int64_t least) {
                              .fix = "draw fewer, or with replacement"});
 }
 
-// With replacement: one uniform number each, looked up in the cumulative weights.
+// With replacement: each choice takes one uniform number, which is looked up in the cumulative
+// weights.
 void choose_again(const Philox& g, const float* weight, int64_t n, int64_t first, int64_t samples,
                   int32_t* y, double* total) {
     double sum = 0;
@@ -172,7 +173,8 @@ void choose_again(const Philox& g, const float* weight, int64_t n, int64_t first
     }
 }
 
-// Without: the order of exponential numbers of these rates is that of successive draws.
+// Without replacement: exponential numbers with the weights as rates have the order of successive
+// draws.
 void choose_once(const Philox& g, const float* weight, int64_t n, int64_t first, int64_t samples,
                  int32_t* y, double* arrival) {
     std::vector<int32_t> order(static_cast<size_t>(n));

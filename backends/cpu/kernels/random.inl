@@ -1,9 +1,10 @@
-// backends/cpu/kernels/random.inl -- words of Philox, and normal numbers of them. See each_isa.h.
+// backends/cpu/kernels/random.inl -- words of Philox, and normal numbers made of them. See
+// each_isa.h.
 
-constexpr int64_t kBatch = 256;  // blocks whose words are made at once
+constexpr int64_t kBatch = 256;  // the words of so many blocks are made at once
 
-// Words of `count` blocks from `first`; kept apart by place in the block, so that the rounds
-// vectorise.
+// Makes the words of `count` blocks from `first` on, separated by place in the block, so that the
+// rounds vectorise.
 void make_words(const runtime::Philox& g, uint64_t first, int64_t count,
                 uint32_t (*words)[kBatch]) {
     uint32_t *w0 = words[0], *w1 = words[1], *w2 = words[2], *w3 = words[3];

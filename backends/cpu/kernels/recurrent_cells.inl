@@ -17,14 +17,14 @@ void put(float* to, F32 x, int count) {
     else store_some(to, x, count);
 }
 
-// body(i, count): lanes i to i + count - 1 of n.
+// Calls body(i, count) for lanes i to i + count - 1 of n.
 template <class Body>
 void each_vector(int64_t n, const Body& body) {
     for (int64_t i = 0; i < n; i += kLanes)
         body(i, static_cast<int>(n - i < kLanes ? n - i : kLanes));
 }
 
-F32 sigmoid(F32 x) {  // `logistic` of runtime/ops/elementwise.h
+F32 sigmoid(F32 x) {  // as `logistic` of runtime/ops/elementwise.h
     const F32 e = math::exp(-abs(x));
     return select(x < 0.0, e, splat(1.0f)) / (e + 1.0);
 }

@@ -3,8 +3,8 @@
 //
 // Neighbouring axes of one kind are merged. The elements of a result are then rows of contiguous
 // elements (the last axis is reduced: "inner") or columns of rows (the last axis is kept: "outer").
-// Few results of many elements each are cut into groups, whose partial results are combined in
-// order.
+// If there are few results of many elements each, these are divided into groups, whose partial
+// results are combined in order.
 #include <vector>
 
 #include "backends/cpu/kernels/reduce_rows.h"
@@ -14,18 +14,18 @@ namespace {
 
 // --- the walk over a tensor -----------------------------------------------------------------
 
-// Kept and reduced axes after merging; the last axis of the tensor stands apart.
+// Kept and reduced axes after merging; the last axis of the tensor is separate.
 struct Plan {
     Region kept;  // `from`: stride in x
-    Region reduced;  // likewise, without the last axis
+    Region reduced;  // likewise, but without the last axis
     int64_t kept_count = 1;  // products of the extents
     int64_t reduced_count = 1;
     int64_t last = 1;  // extent of the last axis
     bool inner = true;  // the last axis is reduced
     int64_t elements = 0;
     int64_t result_elements = 0;
-    int64_t groups = 1;  // into which the reduced elements of one result are cut
-    int64_t last_parts = 1;  // of these, into how many the last axis is cut (inner only)
+    int64_t groups = 1;  // groups of reduced elements of one result
+    int64_t last_parts = 1;  // parts of the last axis among these (inner only)
 };
 
 int64_t offset_of(const Region& r, int64_t index) {
@@ -61,7 +61,7 @@ Plan plan_reduction(const Shape& shape, uint32_t mask) {
         (axes[i].reduced ? plan.reduced_count : plan.kept_count) *= axes[i].extent;
     }
     plan.result_elements = plan.kept_count * (plan.inner ? 1 : plan.last);
-    // Enough results keep every thread busy; otherwise each is cut into at most 64 groups.
+    // Many results keep every thread busy; otherwise each is divided into at most 64 groups.
     const int64_t tasks =
         plan.inner ? plan.kept_count : plan.kept_count * ((plan.last + kStrip - 1) / kStrip);
     if (tasks < 64 && plan.elements >= 4 * kGroupElements) {
@@ -74,7 +74,7 @@ Plan plan_reduction(const Shape& shape, uint32_t mask) {
     return plan;
 }
 
-// Part `group` of the reduction of kept element `k` (inner).
+// Reduces part `group` of kept element `k` (inner).
 template <class Op, class C>
 AccOf<Op, C> reduce_inner(const Plan& plan, const Source<C>& x, int64_t k, int64_t group, C* room) {
     using A = AccOf<Op, C>;
@@ -94,7 +94,7 @@ AccOf<Op, C> reduce_inner(const Plan& plan, const Source<C>& x, int64_t k, int64
     return folded<Op>(lanes);
 }
 
-// Part `group` of the reduction of columns [begin, begin + n) of kept row `k` (outer).
+// Reduces part `group` of columns [begin, begin + n) of kept row `k` (outer).
 template <class Op, class C>
 void reduce_outer(const Plan& plan, const Source<C>& x, int64_t k, int64_t group, int64_t begin,
                   int64_t n, AccOf<Op, C>* acc, C* room) {
@@ -105,7 +105,7 @@ void reduce_outer(const Plan& plan, const Source<C>& x, int64_t k, int64_t group
     const int64_t hi = plan.reduced_count * (group + 1) / plan.groups;
     const int64_t run = plan.reduced.rank ? plan.reduced.axes[plan.reduced.rank - 1].extent : 1;
     const int64_t stride = plan.reduced.rank ? plan.reduced.axes[plan.reduced.rank - 1].from : 0;
-    while (lo < hi) {  // rows at one stride
+    while (lo < hi) {  // takes rows with one stride between them
         const int64_t rows = std::min(run - lo % run, hi - lo);
         reduce_columns<Op, C>(x, base + offset_of(plan.reduced, lo), rows, stride, n, acc, room);
         lo += rows;
@@ -124,7 +124,7 @@ Out finish(A acc, double divisor) {
     else return narrow_to<Out>(acc);
 }
 
-// Where results go, and as what.
+// Where results go, and in which dtype.
 template <class A>
 struct Sink {
     void (*store)(const A* acc, int64_t n, double divisor, void* y, int64_t at) = nullptr;
@@ -138,7 +138,7 @@ void store_as(const A* acc, int64_t n, double divisor, void* y, int64_t at) {
     for (int64_t i = 0; i < n; ++i) static_cast<Out*>(y)[at + i] = finish<Out>(acc[i], divisor);
 }
 
-// Results [lo, hi), of rows that are short and follow each other.
+// Computes results [lo, hi) of short rows that follow each other.
 template <class Op, class C>
 void reduce_short_rows(const Source<C>& x, int64_t length, int64_t lo, int64_t hi,
                        const Sink<AccOf<Op, C>>& y) {
@@ -166,7 +166,7 @@ void reduce_all(const Plan& plan, const Source<C>& x, const Sink<AccOf<Op, C>>& 
                 void* workspace) {
     using A = AccOf<Op, C>;
     if (plan.result_elements == 0) return;
-    A* partial = static_cast<A*>(workspace);  // [result, group] inner, [group, result] outer
+    A* partial = static_cast<A*>(workspace);  // inner: [result, group], outer: [group, result]
     const int64_t groups = plan.groups,
                   work = plan.elements / std::max<int64_t>(1, plan.result_elements * groups);
     if (plan.inner) {

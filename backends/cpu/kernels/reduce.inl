@@ -7,7 +7,7 @@ void widen_block(const void* data, int64_t at, int64_t n, Computed<T>* to) {
     for (int64_t i = 0; i < n; ++i) to[i] = widen(x[i]);
 }
 
-// Each lane joined with its part of n contiguous elements.
+// Joins each lane with its part of n contiguous elements.
 template <class Op, class C>
 void join_row(const C* x, int64_t n, AccOf<Op, C>* lanes) {
     using A = AccOf<Op, C>;
@@ -35,8 +35,8 @@ void join_row(const C* x, int64_t n, AccOf<Op, C>* lanes) {
     for (int j = 0; j < L; ++j) lanes[j] = lane[j];
 }
 
-// The sums of `rows` rows of `length` elements that follow each other: fewer than kShort, of each
-// lane two at most. Rows go over the lanes of vectors.
+// Sums each of `rows` rows of `length` elements that follow each other; length is below kShort, two
+// elements for a lane at most. Rows go over the lanes of vectors.
 template <class C, class A>
 void sum_short_rows(const C* x, int64_t rows, int64_t length, A* acc) {
     constexpr int64_t L = codegen::kRowLanes, kTogether = 16;
@@ -70,7 +70,7 @@ MEGJIT_INLINE void add_chains(const C* x, int64_t rows, int64_t stride, int64_t 
     for (int64_t i = 0; i < n; ++i) acc[i] += static_cast<A>(chains[i]);
 }
 
-// acc[c] joined with each of `rows` rows of `n` elements.
+// Joins acc[c] with each of `rows` rows of `n` elements.
 template <class Op, class C>
 void join_columns(const C* x, int64_t rows, int64_t stride, int64_t n, AccOf<Op, C>* acc) {
     using A = AccOf<Op, C>;

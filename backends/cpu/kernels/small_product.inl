@@ -1,22 +1,22 @@
-// backends/cpu/kernels/small_product.inl -- products of small matrices that lie in the caches. See
+// backends/cpu/kernels/small_product.inl -- products of small matrices that are in the caches. See
 // each_isa.h. Each element is one sum, in the order of its terms, whatever the instruction set.
 
-// Columns that are computed together: six rows of them and a row of the right factor fill the
+// These columns are computed together: six rows of them and a row of the right factor fill the
 // registers.
 constexpr int kVectors = MEGJIT_LANE_COUNT == 16 ? 4 : 2;
 
-// The left factor: element (r, i) lies at at[r * row + i * term]. Its elements are read one by one,
-// so that it may lie transposed.
+// The left factor: element (r, i) is at[r * row + i * term]. Its elements are read one by one, so
+// that it may be transposed.
 struct LeftFactor {
     const float* at;
     int64_t row, term;
 };
 
-// c [kRows][kWide vectors] = a b, or c + a b.
+// Computes c [kRows][kWide vectors] = a b, or c + a b.
 template <int kRows, int kWide>
 MEGJIT_INLINE void multiply_tile(const LeftFactor& a, const float* b, int64_t b_row, float* c,
                                  int64_t c_row, int64_t terms, bool adds) {
-    Floats sum[kRows][kWide] = {};  // in registers: loops over rows are unrolled
+    Floats sum[kRows][kWide] = {};  // kept in registers, for loops over rows are unrolled
     if (adds) {
 #pragma GCC unroll 6
         for (int r = 0; r < kRows; ++r)
@@ -48,7 +48,7 @@ MEGJIT_INLINE void multiply_some(int64_t rows, const LeftFactor& a, const float*
     }
 }
 
-// All rows of kWide vectors of columns, in groups of six or five (or what there is).
+// Computes all rows of kWide vectors of columns, in groups of six or five (or of the rest).
 template <int kWide>
 void multiply_columns(const LeftFactor& a, const float* b, int64_t b_row, float* c, int64_t c_row,
                       int64_t rows, int64_t terms, bool adds) {
@@ -61,7 +61,7 @@ void multiply_columns(const LeftFactor& a, const float* b, int64_t b_row, float*
     }
 }
 
-// c [rows][columns] = a b, or c + a b, where `columns` is a multiple of the lanes.
+// Computes c [rows][columns] = a b, or c + a b, where `columns` is a multiple of the lanes.
 MEGJIT_INLINE void multiply(const LeftFactor& a, const float* b, int64_t b_row, float* c,
                             int64_t c_row, int64_t rows, int64_t columns, int64_t terms,
                             bool adds) {

@@ -14,7 +14,7 @@ namespace megjit::cpu { namespace {
 using runtime::OpCall;
 using runtime::Type;
 
-// `width` up to kStrip neighbouring columns of [length, inner].
+// Handles `width` <= kStrip neighbouring columns of [length, inner].
 constexpr int64_t kStrip = 64;
 
 }}  // namespace megjit::cpu

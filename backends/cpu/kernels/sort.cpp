@@ -9,7 +9,7 @@
 namespace megjit::cpu {
 namespace {
 
-// NaN is the largest; -0 equals 0.
+// NaN counts as the largest number; -0 equals 0.
 inline uint32_t key_of(float v) {
     if (v != v) return 0xFFFFFFFFu;
     const uint32_t bits = std::bit_cast<uint32_t>(v + 0.0f);
@@ -25,8 +25,8 @@ inline uint64_t key_of(int64_t v) {
     return static_cast<uint64_t>(v) ^ uint64_t { 1 } << 63;
 }
 
-// By digits of the key, least significant first; digits that are all equal are passed over. Returns
-// where the result lies.
+// Sorts by digits of the key, least significant first; digits that are all equal are skipped.
+// Returns where the result is.
 template <int kBits>
 const uint64_t* radix_sort(uint64_t* words, uint64_t* spare, int64_t n) {
     constexpr int kBuckets = 1 << kBits;
@@ -49,7 +49,7 @@ struct Order {
     bool descending = false;
 };
 
-// Keys of 64 bits have no room for their places beside them.
+// A word with a key of 64 bits has no room for a place.
 template <class T>
 void sort_wide_line(const Order& order, const T* x, int64_t stride, T* values, int32_t* places,
                     uint64_t* words) {
@@ -149,7 +149,7 @@ Out rounded(A a) {
     else return static_cast<Out>(a);
 }
 
-// Columns side by side, one row after the other; floats add up in double.
+// Sums columns side by side, one row after the other; floats are added up in double.
 template <class T, class Out>
 void scan_columns(const Scan& s, const T* x, Out* y, int64_t n) {
     using C = Computed<T>;

@@ -18,12 +18,12 @@ using runtime::Layout;
 using runtime::parallel_for;
 using runtime::Type;
 
-constexpr int64_t kPositions = 16;  // of a tile of 4x4
+constexpr int64_t kPositions = 16;  // elements of a tile of 4x4
 constexpr int64_t kPanel = WinogradShape::kPanel;
 constexpr int64_t kTilesAtOnce =
-    48;  // of products and results between two transforms: 200 KB of either, in the second cache
+    48;  // products and results between two transforms take 200 KB each, in the second cache
 
-// Steps in another order than bias, add, relu are somebody else's.
+// Are the steps in the order bias, add, relu? Other orders are left to other kernels.
 bool has_known_epilogue(const ConvProblem& p) {
     return std::is_sorted(
         p.steps.begin(), p.steps.end(),
@@ -46,9 +46,9 @@ WinogradShape shape_of(const ConvProblem& p) {
 
 int64_t transformed_numel(const Type& w) { return kPositions * w.shape[0] * w.shape[1]; }
 
-// Runs the tiles in parts, of which a thread does all three steps: where the weights stay in each
-// core's cache. Otherwise threads share out the panels of output channels, so that each weight is
-// read once for all tiles.
+// Each thread takes a part of the tiles and does all three steps, if the weights stay in each
+// core's cache. Otherwise threads share the panels of output channels, so that each weight is read
+// once for all tiles.
 class WinogradExecutable final : public runtime::Executable {
 public:
     WinogradExecutable(WinogradShape shape, std::vector<EpilogueStep> steps)
@@ -56,7 +56,7 @@ public:
           steps_(std::move(steps)),
           slots_(runtime::thread_count()),
           splits_tiles_(s_.in_channels * s_.out_channels <= 16384) {
-        constexpr int64_t kMostBytes = 2 << 20;  // of transformed inputs that threads share
+        constexpr int64_t kMostBytes = 2 << 20;  // bytes of transformed inputs that threads share
         const int64_t tiles = s_.tiles(), mine = (tiles + slots_ - 1) / slots_;
         const int64_t together =
             splits_tiles_
@@ -101,8 +101,8 @@ private:
         WinogradEpilogue epilogue;
     };
 
-    // Products and results of tiles [lo, lo + count) in one panel; v begins with tile `origin` of
-    // `rows`.
+    // Computes products and results of tiles [lo, lo + count) in one panel; v begins with tile
+    // `origin` of `rows`.
     void finish(const Run& run, const float* v, float* m, int64_t panel, int64_t origin,
                 int64_t rows, int64_t lo, int64_t count) const {
         for (int64_t i = 0; i < kPositions; ++i)
@@ -178,7 +178,7 @@ size_t winograd_bytes(const Type& w) {
     return static_cast<size_t>(transformed_numel(w) + w.numel()) * sizeof(float);
 }
 
-// G g G^T with G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1], into [panel][16][ic][kPanel].
+// Writes G g G^T with G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1] as [panel][16][ic][kPanel].
 void pack_winograd(const Type& w, const float* from, float* to) {
     const int64_t channels = w.shape[1];
     const auto transform = [](const float g[3], float out[4]) {

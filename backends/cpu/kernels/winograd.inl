@@ -3,12 +3,12 @@
 
 #include "backends/cpu/kernels/small_product.inl"
 
-// B^T d B: rows, then columns, of [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1].
+// Computes B^T d B: rows, then columns, of [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1].
 MEGJIT_INLINE void input_rows(const Floats d[4], Floats to[4]) {
     to[0] = d[0] - d[2], to[1] = d[1] + d[2], to[2] = d[2] - d[1], to[3] = d[1] - d[3];
 }
 
-// Tiles [lo, hi) of x into v [16][tiles][channels], whose first row is tile `origin`.
+// Transforms tiles [lo, hi) of x into v [16][tiles][channels], whose first row is tile `origin`.
 void transform_input(const WinogradShape& s, const float* x, float* v, int64_t origin,
                      int64_t tiles, int64_t lo, int64_t hi) {
     for (int64_t tile = lo; tile < hi; ++tile) {
@@ -47,8 +47,8 @@ void multiply_panel(const float* v, const float* u, float* m, int64_t rows, int6
     multiply({v, channels, 1}, u, kPanel, m, kPanel, rows, kPanel, channels, false);
 }
 
-// A^T m A with A^T = [1 1 1 0; 0 1 -1 -1] of m [16][tiles][kPanel], then the epilogue, into one
-// panel of channels of y.
+// Computes A^T m A with A^T = [1 1 1 0; 0 1 -1 -1] of m [16][tiles][kPanel], then the epilogue, and
+// writes one panel of channels of y.
 void transform_output(const WinogradShape& s, const WinogradEpilogue& e, const float* m, float* y,
                       int64_t panel, int64_t lo, int64_t tiles) {
     const int64_t first = panel * WinogradShape::kPanel;

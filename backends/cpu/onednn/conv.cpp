@@ -38,7 +38,7 @@ using runtime::OpCall;
 using runtime::Type;
 using Role = runtime::ConvRole;
 
-// A problem as oneDNN sees it.
+// A problem in the form that oneDNN sees.
 struct Convolution : ConvProblem {
     explicit Convolution(ConvProblem problem)
         : ConvProblem(std::move(problem)),
@@ -48,7 +48,7 @@ struct Convolution : ConvProblem {
 
     dnn::Slides slides;
     memory::data_type dtype;
-    bool any_layout;  // of x and y
+    bool any_layout;  // oneDNN may choose the layout of x and y
 
     memory::desc activation(const Type& type) const {
         return dnn::activation_of(type, dtype, any_layout);
@@ -79,7 +79,7 @@ dnnl::primitive_desc_base create(const Convolution& p, Role role,
         dnn::engine(), algorithm, x, w, y, stride, dilation, padding, padding, forward, attr);
 }
 
-// What the role's primitive reads and writes, as it lies in memory.
+// The operands and results of the role's primitive, as they lie in memory.
 std::vector<dnn::Operand> operands_of(const Convolution& p, Role role) {
     const memory::desc x = dnn::desc_of(p.x), w = dnn::desc_of_weights(p.w, p.dense_weights()),
                        y = dnn::desc_of(p.y);
@@ -99,7 +99,7 @@ std::vector<dnn::Operand> operands_of(const Convolution& p, Role role) {
             {DNNL_ARG_DIFF_WEIGHTS, true, 0, w}};
 }
 
-// Is it better computed as a product of matrices?
+// Is a product of matrices faster?
 bool is_product(const Convolution& p, Role role) {
     if (p.w.layout != Layout::row_major || p.dtype != memory::data_type::f32 ||
         !runtime::is_pointwise(p))
@@ -111,9 +111,9 @@ bool is_product(const Convolution& p, Role role) {
             p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]));
 }
 
-// The product that the role asks for: dst = src weights. Channels-last x is [pixels, ic], w
-// [oc, ic] and y [pixels, oc]; row-major ones are [images, ic, pixels], [1, oc, ic] and [images,
-// oc, pixels].
+// The product that computes the role: dst = src weights. Channels-last x is [pixels, ic], w [oc,
+// ic] and y
+// [pixels, oc]; row-major ones are [images, ic, pixels], [1, oc, ic] and [images, oc, pixels].
 struct Pointwise {
     Pointwise(const Convolution& p, Role role) {
         const int64_t images = p.any_layout ? p.x.shape[0] : 1, ic = p.x.shape[1],
@@ -178,15 +178,15 @@ bool is_packed_for_groups(const ConvProblem& p) {
                p.w);
 }
 
-// oneDNN 3.2 has float16 for CPUs that compute in it, but of gradients many are its reference
-// loops: all filters, and data where steps are 2 or there are groups (200 to 500 times float32's
-// time).
+// oneDNN 3.2 computes in float16 on CPUs that can, but many gradients go through its reference
+// loops: all of filters, and of data where steps are 2 or there are groups (200 to 500 times
+// float32's time).
 bool computes_natively(const ConvProblem& p, Role role) {
     return dnn::computes_natively(p.x.dtype) &&
            (p.x.dtype != runtime::DType::f16 || role == Role::forward);
 }
 
-// Weights in row-major order or packed, and a dtype that this CPU computes in.
+// Prepares for weights in row-major order or packed, and a dtype that this CPU computes in.
 template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     const ConvProblem p = runtime::conv_problem(call, outputs, role);
@@ -203,7 +203,7 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     return prepare(call, Convolution(p), role);
 }
 
-// By operand: activations and addends.
+// Says for each operand whether it has images: activations and addends have.
 std::vector<bool> with_images(const OpCall& call, const ConvProblem& p) {
     std::vector<bool> has_images(call.inputs.size());
     has_images[0] = true;

@@ -32,7 +32,7 @@ Prepared make_zeros(std::span<const Type> outputs) {
 namespace dnn {
 namespace {
 
-constexpr size_t kMaxOperands = 5;  // two factors, the result, a bias, an addend
+constexpr size_t kMaxOperands = 5;  // two factors, the result, a bias and an addend
 
 void check(dnnl_status_t status, std::string_view op) {
     if (status == dnnl_success) return;
@@ -40,8 +40,8 @@ void check(dnnl_status_t status, std::string_view op) {
         runtime::cat(op, ": oneDNN failed with status ", static_cast<int>(status)));
 }
 
-// CPU streams hold no state; they are only not to be shared by threads. Never destroyed: a thread
-// may still compute while static objects die.
+// CPU streams hold no state, but threads must not share them. They are never destroyed: a thread
+// may still compute while static objects are destroyed.
 dnnl_stream_t stream() {
     thread_local dnnl_stream_t mine = [] {
         dnnl_stream_t made = nullptr;
@@ -51,8 +51,7 @@ dnnl_stream_t stream() {
     return mine;
 }
 
-// oneDNN looks at the CPU itself: it is told only of a bound, and before it chooses its first
-// kernel.
+// oneDNN detects the CPU itself: we only set a bound, before it chooses its first kernel.
 void bound_isa() {
     if (runtime::isa() == runtime::machine_isa()) return;
     constexpr dnnl::cpu_isa kMost[] = {dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
@@ -61,14 +60,14 @@ void bound_isa() {
         throw runtime::InternalError("oneDNN was in use before its instruction set was bounded");
 }
 
-// oneDNN's own matrix products ("gemm:jit", also inside of convolutions) let the stack pointer
-// point into a buffer on the heap. A signal would write its frame below that buffer.
+// In oneDNN's own matrix products ("gemm:jit", also inside of convolutions) the stack pointer
+// points into a buffer on the heap. A signal would write its frame below that buffer.
 bool moves_stack(const dnnl::primitive_desc_base& desc) {
     return std::string_view(desc.impl_info_str()).find("gemm") != std::string_view::npos;
 }
 
-// The descriptor says how operands lie and how much workspace there must be. The code is made by
-// the first run: of what plans and passes ask about, most never runs.
+// The descriptor says how operands lie and how large the workspace must be. The first run makes the
+// code, for most primitives that plans and passes ask about never run.
 class PrimitiveExecutable final : public runtime::Executable {
 public:
     PrimitiveExecutable(std::string op, dnnl::primitive_desc_base desc,
@@ -94,7 +93,7 @@ public:
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
         const auto run = [&] { execute(inputs, outputs, static_cast<char*>(workspace)); };
-        with_helpers(threads_, std::ref(run));  // a copy would be allocated
+        with_helpers(threads_, std::ref(run));  // copying `run` would allocate
     }
 
 private:
@@ -104,7 +103,7 @@ private:
             Reordering step;
             step.inner = desc_.query_md(dnnl::query::exec_arg_md, operand.arg);
             if (step.inner.is_zero())
-                step.inner = operand.desc;  // scales: oneDNN takes them as they are
+                step.inner = operand.desc;  // for scales: oneDNN takes them as they are
             if (step.inner != operand.desc) {
                 const auto& [from, to] = operand.is_output ? std::pair(step.inner, operand.desc)
                                                            : std::pair(operand.desc, step.inner);
@@ -155,7 +154,7 @@ private:
             if (operands_[i].is_output && code.reorders[i])
                 reorder(i, mine->inner[i].get(), mine->user[i].get());
         delete spare_.exchange(mine.release(),
-                               std::memory_order_acq_rel);  // acquires what another run released
+                               std::memory_order_acq_rel);  // and reads what another run released
     }
 
     void compute(dnnl_primitive_t product, std::span<const dnnl_exec_arg_t> args) const {
@@ -167,8 +166,8 @@ private:
 
     struct Reordering {
         dnnl::memory::desc inner = {};
-        dnnl::primitive_desc_base desc = {};  // empty: the operand lies as it should
-        size_t offset = 0;  // of the reordered copy in the workspace
+        dnnl::primitive_desc_base desc = {};  // empty: the operand needs no reorder
+        size_t offset = 0;  // place of the reordered copy in the workspace
     };
     struct Destroy {
         void operator()(dnnl_primitive_t p) const { dnnl_primitive_destroy(p); }
@@ -176,9 +175,9 @@ private:
     using Primitive = std::unique_ptr<std::remove_pointer_t<dnnl_primitive_t>, Destroy>;
     struct Primitives {
         Primitive product;
-        std::vector<Primitive> reorders;  // by operand; null where none is needed
+        std::vector<Primitive> reorders;  // for each operand; null where none is needed
     };
-    // Memory objects of one run. One set is kept for the next run; runs at the same time make their
+    // The memory objects of one run. One set is kept for the next run; simultaneous runs make their
     // own.
     struct Memories {
         explicit Memories(const PrimitiveExecutable& of)
@@ -198,7 +197,7 @@ private:
         return Primitive(made);
     }
 
-    // Made by the first run; where two are first, one of them takes the other's.
+    // Made by the first run; if two runs are first, one of them takes the other's.
     const Primitives& primitives() const {
         const Primitives* known = primitives_.load(std::memory_order_acquire);
         if (known) return *known;
@@ -253,7 +252,7 @@ dnnl::memory::data_type data_type(DType dtype) {
 
 bool computes_natively(DType dtype) {
     static const auto isa =
-        static_cast<unsigned>((engine(), dnnl::get_effective_cpu_isa()));  // once it is bounded
+        static_cast<unsigned>((engine(), dnnl::get_effective_cpu_isa()));  // after bound_isa()
     const auto has = [](dnnl::cpu_isa wanted) {
         return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
     };

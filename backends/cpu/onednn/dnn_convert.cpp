@@ -1,4 +1,4 @@
-// backends/cpu/onednn/dnn_convert.cpp -- other dtypes and layouts around kernels that compute
+// backends/cpu/onednn/dnn_convert.cpp -- converts other dtypes and layouts for kernels that compute
 // float32 in one layout.
 #include <algorithm>
 
@@ -27,7 +27,7 @@ constexpr int64_t kCastGrain = 1 << 15;
 template <class T>
 void transpose_each(const T* from, T* to, int64_t batch, int64_t rows, int64_t columns) {
     constexpr int64_t kTile = 32,
-                      kColumns = 1024;  // of a tile, and of a task: images have few rows
+                      kColumns = 1024;  // extents of a tile, and of a task: images have few rows
     const int64_t bands = (rows + kTile - 1) / kTile, parts = (columns + kColumns - 1) / kColumns;
     runtime::parallel_for(
         batch * bands * parts,
@@ -49,11 +49,11 @@ void transpose_each(const T* from, T* to, int64_t batch, int64_t rows, int64_t c
     });
 }
 
-// Where one operand goes on its way: storage type -> float32 -> other layout, each step in its own
-// buffer.
+// The conversions of one operand: storage type -> float32 -> other layout, each step in a buffer of
+// its own.
 struct Route {
     Type outside = {}, inside = {};
-    size_t buffer = 0, second = 0;  // workspace offsets
+    size_t buffer = 0, second = 0;  // places in the workspace
     bool converts() const { return !(outside == inside); }
     bool both() const { return outside.dtype != inside.dtype && outside.layout != inside.layout; }
 };

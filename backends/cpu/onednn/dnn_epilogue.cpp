@@ -15,8 +15,8 @@ using runtime::EpilogueStep;
 using runtime::OpCall;
 using Kind = runtime::EpilogueKind;
 
-// [dims] with 1 everywhere but along the channel: strides do not matter, for the elements lie in a
-// row.
+// A shape with 1 everywhere but along the channel: strides do not matter, for the elements are
+// contiguous.
 memory::desc bias_desc(const memory::desc& result, int channel) {
     Dims dims(static_cast<size_t>(result.get_ndims()), 1);
     dims[channel] = result.get_dims()[channel];
@@ -25,15 +25,15 @@ memory::desc bias_desc(const memory::desc& result, int channel) {
     return {dims, result.get_data_type(), strides};
 }
 
-// The steps as post-ops, and what they read as further operands.
+// The steps as post-ops, and the further operands that these read.
 struct PostOps {
     dnnl::primitive_attr attr = attributes();
     std::vector<Operand> operands = {};
 };
 
-// oneDNN's own relu makes 0 of NaN, which would hide that a training has failed. x * clip(x *
+// oneDNN's own relu turns NaN into 0, which would hide that a training has failed. x * clip(x *
 // FLT_MAX, 0, 1) keeps it; -inf becomes NaN, and positive numbers below 2^-128 get smaller. Adding
-// 0 makes 0 of -0.
+// 0 turns -0 into 0.
 void append_relu(dnnl::post_ops& ops) {
     ops.append_eltwise(dnnl::algorithm::eltwise_hardswish, std::numeric_limits<float>::max(), 0);
     ops.append_eltwise(dnnl::algorithm::eltwise_linear, 1, 0);
@@ -59,7 +59,7 @@ PostOps post_ops(std::span<const EpilogueStep> steps, const memory::desc& result
     return made;
 }
 
-// Nothing where oneDNN has no kernel.
+// Returns nothing where oneDNN has no kernel.
 std::optional<dnnl::primitive_desc_base> described(const CreateWith& create,
                                                    const dnnl::primitive_attr& attr,
                                                    const memory::desc& bias = {}) {
@@ -73,8 +73,8 @@ std::string kernel_name(const std::optional<dnnl::primitive_desc_base>& desc) {
     return desc ? desc->impl_info_str() : "none";
 }
 
-// The executable holds one product twice: `apart` reads the addend, `onto` finds it where the
-// result is to lie.
+// The executable holds one product twice: `apart` reads the addend, `onto` finds it where it writes
+// the result.
 class AddOntoExecutable final : public runtime::Executable {
 public:
     AddOntoExecutable(Prepared apart, Prepared onto, size_t addend)
@@ -94,8 +94,8 @@ private:
     size_t addend_ = 0;
 };
 
-// How the result lies in memory: [outer, channels, inner]; from one of outer to the next are `step`
-// elements.
+// How the result lies in memory: as [outer, channels, inner]; consecutive outer indices are `step`
+// elements apart.
 struct Rows {
     int64_t outer = 1, channels = 1, inner = 1, step = 1;
 };
@@ -104,7 +104,7 @@ Rows rows_of(const memory::desc& result, int channel) {
     const Dims dims = result.get_dims(), strides = result.get_strides();
     Rows rows{.channels = dims[channel], .inner = strides[channel]};
     rows.step = rows.inner == 1 && channel > 0 && channel + 1 == result.get_ndims()
-                    ? strides[channel - 1]  // of some columns of a matrix
+                    ? strides[channel - 1]  // for some columns of a matrix
                     : rows.channels * rows.inner;
     int64_t count = 1;
     for (int64_t extent : dims) count *= extent;
@@ -177,7 +177,7 @@ Prepared make_with_epilogue(const OpCall& call, const Steps& all_steps, const Cr
     const auto made_of = [&](const auto& desc, const PostOps& post, std::string remark = {}) {
         std::vector<Operand> all = operands;
         all.insert(all.end(), post.operands.begin(), post.operands.end());
-        // What has no kernel is described once more, for the error.
+        // Where there is no kernel, the product is described once more, for the error.
         return make(call, [&] { return desc ? *desc : create(post.attr, bias); }, std::move(all),
                     std::move(remark));
     };

@@ -1,5 +1,5 @@
 // backends/cpu/onednn/dnn_norm.inl -- sums and maps of normalization, over runs of one group and
-// over rows of one group per column. See each_isa.h.
+// over rows with one group per column. See each_isa.h.
 
 #include "backends/cpu/kernels/ordered_sums.inl"
 
@@ -14,7 +14,7 @@ double sum_squares_run(const float* x, float mean, int64_t n) {
     })[0];
 }
 
-// <dy> and <dy * (x - mean)>, to what the sums hold already
+// Adds <dy> and <dy * (x - mean)> to the sums.
 void sum_products_run(const float* x, const float* dy, float mean, int64_t n, double* sum_dy,
                       double* sum_dyx) {
     const auto sums = ordered_sums<2>(n, MEGJIT_TERMS(V, i, out) {
@@ -31,7 +31,7 @@ void normalize_run(const float* x, float* y, float mean, float scale, float bias
     for (; i < n; ++i) y[i] = (x[i] - mean) * scale + bias;
 }
 
-// dx = a * (dy - b - (x - mean) * c)
+// Writes dx = a * (dy - b - (x - mean) * c).
 void gradient_run(const float* x, const float* dy, float* dx, float mean, float a, float b, float c,
                   int64_t n) {
     int64_t i = 0;
@@ -113,7 +113,7 @@ void affine_run(const float* x, float* y, float mean, float rstd, const float* s
     for (; i < n; ++i) y[i] = (x[i] - mean) * rstd * scale[i] + bias[i];
 }
 
-// <t> and <t * (x - mean)> with t = dy * scale, to what the sums hold already
+// Adds <t> and <t * (x - mean)> with t = dy * scale to the sums.
 void sum_scaled_products_run(const float* x, const float* dy, const float* scale, float mean,
                              int64_t n, double* sum_t, double* sum_tx) {
     const auto sums = ordered_sums<2>(n, MEGJIT_TERMS(V, i, out) {
@@ -132,7 +132,7 @@ void scaled_gradient_run(const float* x, const float* dy, const float* scale, fl
     for (; i < n; ++i) dx[i] = (dy[i] * scale[i] - b - (x[i] - mean) * k) * a;
 }
 
-// Sums over a few rows of dy and of dy * (x - mean) * rstd, per column; statistics belong to rows.
+// Sums dy and dy * (x - mean) * rstd over a few rows, per column; statistics belong to rows.
 void add_normalized_rows(const float* x, const float* dy, const float* mean, const float* rstd,
                          int64_t rows, int64_t c, float* first, float* second) {
     int64_t i = 0;

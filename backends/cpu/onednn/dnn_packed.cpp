@@ -18,7 +18,7 @@ using runtime::OpCall;
 using runtime::Type;
 
 struct Packing {
-    memory::desc packed = {};  // zero: as winograd.h has it
+    memory::desc packed = {};  // zero: the weights are transformed as in winograd.h
     memory::desc dense = {};
     bool operator==(const Packing& other) const {
         return packed == other.packed && dense == other.dense;
@@ -40,7 +40,7 @@ Packing packing_of(Layout layout) {
     return known.all.at(layout);
 }
 
-// All there is to say of how floats lie in blocks; "" where they do not.
+// Describes completely how floats lie in blocks; "" where they do not.
 std::string description_of(const memory::desc& desc) {
     if (desc.get_format_kind() != memory::format_kind::blocked ||
         desc.get_data_type() != memory::data_type::f32)

@@ -12,7 +12,7 @@ void max_plane(const Pooling& p, const float* x, float* y, float* line) {
                     best = larger(best, get<V>(x + (d * p.in[1] + h) * width + w));
             put(line + w, best);
         });
-        float* const best = line + width;  // of the p.span elements from each column on
+        float* const best = line + width;  // of the p.span elements that begin at each column
         over_lanes_twice(width - p.span + 1, MEGJIT_LANES(V, w) {
             V top = get<V>(line + w);
             for (int64_t t = 1; t < p.span; ++t) top = larger(top, get<V>(line + w + t));
@@ -72,8 +72,9 @@ void mean_grad_plane(const Pooling& p, const float* dy, float* dx, float* line) 
     }
 }
 
-// For each window the position of its first largest element in the plane: lines[r][w] first, where
-// the row r counts as the tie-breaker, then along the line.
+// Finds for each window the position of its first largest element in the plane: first over the
+// window's rows, for each column in lines[r][w], where the lower row wins ties, then along the
+// line.
 void positions_of_row(const Pooling& p, const Lines& l, const float* x, float* line, int32_t* rows,
                       int32_t* columns, int32_t* positions) {
     const int64_t width = p.in[2];
@@ -127,7 +128,7 @@ void max_window(const Pooling& p, const Lines& l, int64_t w0, int64_t w1, const 
                 float* y) {
     const float* const first = x + ((l.d0 * p.in[1] + l.h0) * p.in[2] + w0) * p.c;
     int64_t done = 0;
-    // A comparison waits for the one before it: four vectors at a time take half of the time.
+    // A comparison waits for the one before it: four vectors at a time halve the time.
     for (; done + 4 * kLanes <= p.c; done += 4 * kLanes) {
         const float* from = first + done;
         Floats a = load(from), b = load(from + kLanes), c = load(from + 2 * kLanes),

@@ -20,7 +20,7 @@ void softmax_row(const float* x, float* y, int64_t n, bool log) {
         if (!log) put(y + at, out[0]);
     })[0]);
     if (log) {
-        const float shift = std::log(total);  // twice subtracted: top + shift would round
+        const float shift = std::log(total);  // top + shift would be rounded
         for (i = 0; i + kLanes <= n; i += kLanes) store(y + i, load(x + i) - top - shift);
         for (; i < n; ++i) y[i] = x[i] - top - shift;
     } else {

@@ -15,7 +15,7 @@
 namespace megjit::cpu::dnn {
 namespace {
 
-// An arena for one caller at a time. All its places are "reserved for masters": oneTBB sends no
+// An arena for one caller at a time. All its slots are "reserved for masters": oneTBB sends no
 // workers there.
 struct Crew {
     explicit Crew(int places) : places(places), arena(places, static_cast<unsigned>(places)) {}
@@ -25,8 +25,8 @@ struct Crew {
                !is_taken.exchange(true, std::memory_order_acquire);
     }
 
-    // Works on what the caller's body spawns until the group is let go. More than there are places
-    // for would wait for one.
+    // Runs tasks that the caller's body spawns until the group is released. A helper without a slot
+    // would wait for one, and leaves.
     void help() {
         if (helpers.fetch_add(1, std::memory_order_relaxed) + 1 < places)
             arena.execute([this] { group.wait(); });
@@ -40,8 +40,8 @@ struct Crew {
     std::atomic<bool> is_taken{false};
 };
 
-// Crews stay for ever: a helper may come late. There are as many as callers at once, times numbers
-// of threads.
+// Crews stay for ever, for a helper may come late. For each number of threads there are as many as
+// there were callers at once.
 Crew& find_crew(int places) {
     static auto* const lock = new runtime::Mutex("the crews");
     static auto* const crews = new std::vector<std::unique_ptr<Crew>>;
@@ -66,7 +66,7 @@ public:
     Crew* operator->() const { return crew_; }
 
 private:
-    static thread_local Crew* last_;  // of this thread
+    static thread_local Crew* last_;  // the last crew of this thread
     Crew* crew_ = nullptr;
 };
 thread_local Crew* Lease::last_ = nullptr;
@@ -79,7 +79,7 @@ void with_threads(int threads, const std::function<void()>& body) {
 
 void with_helpers(int threads, const std::function<void()>& body) {
     const Lease crew(threads);
-    const tbb::task_handle held = crew->group.defer([] {});  // until it goes, helpers stay
+    const tbb::task_handle held = crew->group.defer([] {});  // while it lives, helpers stay
     const runtime::HelpScope scope(std::min(threads, runtime::thread_count()),
                                    [](const void* context, int64_t) {
         static_cast<Crew*>(const_cast<void*>(context))->help();

@@ -55,10 +55,10 @@ bool is_b_reordered(const MatmulProblem& p, DType dtype) {
            p.k * p.n >= 1024 * 1024;
 }
 
-// A copy of b takes so much, where its columns can be cut into parts of the same size that are not
-// too narrow for that. Shapes alone decide: each part adds its terms in an order of its own, and no
-// limit is to change a bit.
-constexpr size_t kMostCopied = size_t{16} << 20;  // bytes
+// At most so many bytes of b are copied at once, where its columns can be divided into equal parts
+// that are not too narrow. Shapes alone decide, not limits of memory: each part adds its terms in
+// an order of its own, and the bits must not change.
+constexpr size_t kMostCopied = size_t{16} << 20;  // in bytes
 constexpr int64_t kLeastColumns = 512;
 
 int64_t parts_of_columns(const MatmulProblem& p, const Type& right) {
@@ -75,7 +75,8 @@ memory::desc right_matrix(const MatmulProblem& p, DType dtype) {
     return matrix(p.b_batch, p.k, p.n, p.tb, dtype);
 }
 
-// The three operands as oneDNN sees them; of b and c one part of the columns, where they are cut.
+// The three operands as oneDNN sees them; of b and c one part of the columns, where these are
+// divided.
 struct Matrices {
     Matrices(const MatmulProblem& p, const Type& right, DType result, int64_t parts = 1)
         : b_is_free(runtime::is_packed(right.layout) || is_b_reordered(p, right.dtype)),
@@ -99,7 +100,7 @@ struct Matrices {
     memory::desc a, b, c;
 };
 
-// A product, with what stands behind it. All operands but a have columns.
+// Runs a product and its epilogue by parts of the columns. All operands but a have columns.
 Prepared by_columns(Prepared part, const OpCall& call, const MatmulProblem& p, int64_t parts) {
     if (parts == 1) return part;
     const size_t step = static_cast<size_t>(p.n / parts) * sizeof(float);
@@ -161,7 +162,8 @@ runtime::Layout packed_matmul_weights(const OpCall& call, std::span<const Type> 
         right_matrix(p, w.dtype));
 }
 
-// Generated kernels convert halves to float32; instructions for them take half the time.
+// Generated kernels convert halves to float32; the CPU's own instructions for halves take half the
+// time.
 bool has_instructions(const OpCall& call) {
     const DType dtype = call.inputs[0].dtype;
     return dtype != DType::f32 && dnn::computes_natively(dtype);

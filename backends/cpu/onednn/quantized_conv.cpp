@@ -23,8 +23,8 @@ using runtime::Layout;
 using runtime::OpCall;
 using runtime::Type;
 
-// Scales of the weights are per tensor, or per output channel: axis 0, and 1 where 0 counts the
-// groups.
+// Scales are per tensor, or per output channel of the weights: along axis 0, or 1 where axis 0
+// counts the groups.
 dnnl::primitive_attr attributes_of(const runtime::ConvProblem& p, bool per_channel) {
     dnnl::primitive_attr attr = dnn::attributes();
     const bool grouped = p.groups > 1;
@@ -37,9 +37,9 @@ dnnl::primitive_attr attributes_of(const runtime::ConvProblem& p, bool per_chann
     return attr;
 }
 
-// `conv` takes the weights as `pack` makes them. Keeps a copy of what it packed last, to see that
-// it is still that: a comparison reads each byte once, where packing takes some nanoseconds for
-// each.
+// `conv` takes the weights in the form that `pack` makes. A copy of the last packed weights shows
+// whether they are still the same: comparing reads each byte once, while packing takes some
+// nanoseconds for each.
 class PackingExecutable final : public runtime::Executable {
 public:
     PackingExecutable(Prepared conv, Prepared pack, size_t dense_bytes, size_t packed_bytes)

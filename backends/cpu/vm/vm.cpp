@@ -17,8 +17,8 @@ using codegen::KernelIR;
 using codegen::LaunchShape;
 
 constexpr int64_t kBlock =
-    512;  // elements; a dozen registers of 2 KiB stay in the first-level cache
-constexpr int64_t kGrain = 32768;  // cheap elements that are worth a second thread
+    512;  // elements of a block: a dozen registers of 2 KiB stay in the first-level cache
+constexpr int64_t kGrain = 32768;  // this many cheap elements are worth a second thread
 
 bool is_dense(const LaunchShape& launch, size_t input) {
     const size_t rank = launch.extents.size();
@@ -37,7 +37,7 @@ bool is_constant(const LaunchShape& launch, size_t input) {
     return true;
 }
 
-// Computed as it is stored.
+// Is a value computed in the form in which it is stored?
 bool is_word(DType dtype) {
     return dtype == DType::f32 || dtype == DType::i32 || size_of(dtype) == 8;
 }
@@ -61,7 +61,7 @@ struct Scratch {
 };
 thread_local Scratch scratch;
 
-// Where a value of the program lies while a block runs.
+// Where a value of the program is while a block runs.
 struct Place {
     enum Kind : uint8_t { nowhere, reg, constant, input, output } kind = nowhere;
     int index = 0;
@@ -74,8 +74,8 @@ struct Instruction {
 struct Load {
     LoadFn run = nullptr;
     int value = 0, input = 0;
-    size_t bytes = 0;  // an element
-    int64_t width = 4;  // a value
+    size_t bytes = 0;  // bytes of an element
+    int64_t width = 4;  // bytes of a value
     bool dense = false, constant = false, words = false;
 };
 struct Store {
@@ -100,7 +100,7 @@ public:
 
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
                  void*) const override {
-        // A few elements: no thread, no lambda, no division.
+        // A few elements need no thread, no lambda and no division.
         if (numel_ == 0) return;
         if (numel_ * weight_ <= kGrain) return run_range(inputs, outputs, 0, numel_);
         parallel_for(numel_, std::max<int64_t>(kGrain / weight_, kBlock), 64,
@@ -119,12 +119,12 @@ private:
         for (int id = 0; id < program.size(); ++id)
             for (int k = 0; k < arity_of(program[id].op); ++k) last_use_[program[id].args[k]] = id;
         for (int id : kernel_.results) last_use_[id] = program.size();
-        // The last instruction may write to its output itself: nothing is read after it, so the
+        // The last instruction may write directly to its output: nothing is read after it, so the
         // output may lie on an input.
         const int last = program.size() - 1;
         const bool writes = kernel_.results.size() == 1 && kernel_.results[0] == last &&
                             is_word(kernel_.outputs[0].dtype) && arity_of(program[last].op) > 0;
-        std::vector<int> free_registers[2];  // of values of 32 and of 64 bits
+        std::vector<int> free_registers[2];  // for values of 32 and of 64 bits
         const auto free_for = [&](const ScalarInst& value) -> std::vector<int>& {
             return free_registers[bytes_in(value.type) == 8];
         };
@@ -142,8 +142,9 @@ private:
                 place = {Place::input, static_cast<int>(inst.bits)};
                 continue;
             }
-            // Operands that end here give their registers back first: loops allow out == operand.
-            // Inputs are all loaded before the first step, so theirs are never another input's.
+            // Operands whose last use this is give their registers back first: loops allow out ==
+            // operand. All inputs are loaded before the first step, so no input may take over a
+            // register.
             for (int k = 0; k < arity_of(inst.op); ++k) {
                 const int operand = inst.args[k];
                 const bool again = std::find(inst.args.begin(), inst.args.begin() + k, operand) !=
@@ -164,7 +165,8 @@ private:
         }
     }
 
-    // One element for all is loaded once, before the first block.
+    // An input of one element for all indices is loaded once, before the first block: it keeps its
+    // register.
     bool is_reusable(int id) const {
         const ScalarInst& inst = kernel_.program[id];
         return places_[id].kind == Place::reg &&
@@ -271,7 +273,7 @@ private:
 
     int64_t width_of(size_t id) const { return bytes_in(kernel_.program.insts()[id].type); }
 
-    // Elements begin..begin+n of the iteration space, in runs along its innermost axis.
+    // Loads elements begin..begin+n of the iteration space, in runs along its innermost axis.
     void load_walk(const Load& load, char* to, const char* from, int64_t begin, int64_t n) const {
         const int rank = static_cast<int>(launch_.extents.size());
         const int64_t* extents = launch_.extents.data();
@@ -286,7 +288,7 @@ private:
         const int inner = rank - 1;
         while (n > 0) {
             const int64_t run = std::min(n, extents[inner] - index[inner]);
-            // A call for a handful of words would cost more than the words.
+            // A call costs more than copying a handful of words.
             if (run < 16 && load.words) {
                 const int32_t* words = reinterpret_cast<const int32_t*>(from) + offset;
                 for (int64_t k = 0; k < run; ++k)
@@ -297,7 +299,7 @@ private:
             to += run * load.width;
             n -= run;
             if (n == 0) break;
-            offset -= index[inner] * strides[inner];  // to the row's begin
+            offset -= index[inner] * strides[inner];  // back to the row's first element
             index[inner] = 0;
             for (int axis = inner - 1; axis >= 0; --axis) {
                 offset += strides[axis];
@@ -314,15 +316,15 @@ private:
     std::vector<Place> places_;
     std::vector<int> last_use_;
     std::vector<std::pair<ScalarType, uint64_t>> constants_;
-    std::vector<uint32_t> constant_words_;  // a register's worth of each
+    std::vector<uint32_t> constant_words_;  // each fills a register
     std::vector<Load> loads_;
     std::vector<Instruction> steps_;
     std::vector<Store> stores_;
     int registers_ = 0;
     int64_t block_ = kBlock;
-    int64_t register_width_ = 4;  // of its widest values
+    int64_t register_width_ = 4;  // for the widest values
     size_t register_bytes_ = 0;
-    int64_t weight_ = 0;  // of an element, in cheap instructions
+    int64_t weight_ = 0;  // cost of an element, in cheap instructions
 };
 
 }  // namespace

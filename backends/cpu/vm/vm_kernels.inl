@@ -19,8 +19,8 @@ const T* at(const void* base, int64_t i) {
 }
 inline void* at(void* base, int64_t i) { return static_cast<int32_t*>(base) + i; }
 
-// out[i] = f(a[i], b[i], c[i]) over as many operands as Args. A long body is written once, with the
-// partial vector inside the loop; a short one gets a loop without branches.
+// Computes out[i] = f(a[i], b[i], c[i]) over as many operands as Args. A long body is written once,
+// with the partial vector inside the loop; a short one gets a loop without branches.
 template <bool is_long, auto f, class... Args>
 void loop(void* out, const void* a, const void* b, const void* c, int64_t n) {
     const void* const from[] = {a, b, c};
@@ -49,7 +49,7 @@ void loop(void* out, const void* a, const void* b, const void* c, int64_t n) {
     }
 }
 
-// One element at a time, for what has no vector form.
+// Takes one element at a time, for functions that have no vector form.
 template <class T, auto f>
 void scalar_loop(void* out, const void* a, const void* b, const void*, int64_t n) {
     for (int64_t i = 0; i < n; ++i) static_cast<T*>(out)[i] = f(at<T>(a, 0)[i], at<T>(b, 0)[i]);
@@ -176,7 +176,7 @@ StepFn b1_step(ScalarOp op) {
 
 // --- values of 64 bits, which compilers make vectors of ---------------------------------------
 
-// out[i] = f(a[i], b[i], c[i]); truths are 0 and -1.
+// out[i] = f(a[i], b[i], c[i]); booleans are 0 and -1.
 template <auto f, class... Args>
 void each(void* out, const void* a, const void* b, const void* c, int64_t n) {
     using Given = std::invoke_result_t<decltype(f), Args...>;
@@ -281,7 +281,7 @@ StepFn i64_step(ScalarOp op) {
     }
 }
 
-// NaN and what Int cannot hold give its least value; integers are cut.
+// NaN and numbers beyond Int give its least value; integers are cut.
 template <class Int, class From>
 Int integer_of(From a) {
     if constexpr (std::is_integral_v<From>) return static_cast<Int>(a);
@@ -294,7 +294,7 @@ Int integer_of(From a) {
     }
 }
 
-// From or to 64 bits.
+// Converts from or to 64 bits.
 template <class From>
 StepFn cast_from(ScalarType gives) {
     switch (gives) {
@@ -339,7 +339,7 @@ StepFn step(ScalarOp op, ScalarType taken, ScalarType gives) {
     return nullptr;
 }
 
-// float16 in the hardware's rounding, which is that of runtime/host/half.h; bfloat16 by hand.
+// float16 is rounded by the hardware, as in runtime/host/half.h; bfloat16 by hand.
 #ifdef __AVX512F__
 F32 widen_half(const void* from) { return {_mm512_cvtph_ps(load<__m256i>(from))}; }
 void store_half(void* to, F32 x) { store(to, _mm512_cvtps_ph(x.v, kToEven)); }
@@ -376,7 +376,7 @@ StepFn narrow(DType dtype) {
     return nullptr;
 }
 
-// T elements as 32-bit lanes and back.
+// Converts T elements to 32-bit lanes, and back.
 template <class T>
 struct Lanes {
     typedef T Small __attribute__((vector_size(sizeof(T) * kLanes)));
@@ -426,7 +426,7 @@ void store_loop(void* to, const void* values, int64_t n) {
     std::memcpy(target + i, rest, static_cast<size_t>(n - i) * sizeof(T));
 }
 
-// Elements that are computed as they are stored.
+// Moves elements that are computed in the form in which they are stored.
 template <int bytes>
 void store_words(void* to, const void* values, int64_t n) {
     std::memcpy(to, values, static_cast<size_t>(n) * bytes);

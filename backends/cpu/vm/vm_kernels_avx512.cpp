@@ -1,2 +1,2 @@
-// Compiled for AVX-512; see vm_kernels.h.
+// This file is compiled for AVX-512; see vm_kernels.h.
 #include "backends/cpu/vm/vm_kernels.inl"

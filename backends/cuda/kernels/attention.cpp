@@ -1,6 +1,6 @@
 // backends/cuda/kernels/attention.cpp -- attention and its gradients as kernels of ours, for what
 // cuDNN does not take: float32, masks, dropout, fewer heads of keys, any width. Halves go through
-// tensor cores where the card has those of sm_80.
+// tensor cores on cards that have those of sm_80.
 #include "runtime/ops/attention.h"
 
 #include <algorithm>
@@ -16,14 +16,14 @@ using runtime::AttentionParts;
 using runtime::AttentionProblem;
 using runtime::HeadsPart;
 
-struct View {  // as the kernels have it
+struct View {  // laid out as in the kernels
     int64_t batch = 0, head = 0, row = 0;
 
     View(const HeadsPart& part)
         : batch(part.view.strides[0]), head(part.view.strides[1]), row(part.view.strides[2]) {}
 };
 
-struct Attention {  // as the kernels have it
+struct Attention {  // laid out as in the kernels
     std::array<int64_t, 4> mask[AttentionProblem::kMostMasks] = {}, seen = {}, hidden = {};
     View q, k, v, y, dy, dq, dk, dv;
     uint32_t heads = 0, key_heads = 0, queries = 0, keys = 0, width = 0, value_width = 0;
@@ -92,10 +92,10 @@ struct Operands {
     const void* key;
 };
 
-// A launch that makes `length` rows of `width` columns for each of `heads` heads: a block for a
-// tile of rows and a part of their columns.
+// A launch that computes `length` rows of `width` columns for each of `heads` heads: a block for
+// each tile of rows and part of their columns.
 struct Rows {
-    static constexpr int64_t kTile = 64;  // rows of a block, as the kernels have it
+    static constexpr int64_t kTile = 64;  // rows of a block, the same number as in the kernels
 
     int64_t heads = 0, length = 0, width = 0;
 
@@ -113,19 +113,19 @@ std::string source_of(std::string_view products) {
                texts::attention_gradients);
 }
 
-// How the kernels multiply, and the threads of a block.
+// How the kernels multiply, and how many threads a block has.
 struct Way {
     std::string source;
     uint32_t threads;
 };
 Way scalar_way() { return {source_of(texts::attention), 256}; }
 Way way_of(const Gpu& gpu, DType dtype) {
-    constexpr int kFirstArch = 80;  // whose mma takes fragments of these sizes
+    constexpr int kFirstArch = 80;  // its mma takes fragments of these sizes
     if (dtype == DType::f32 || gpu.target().gpu_arch < kFirstArch) return scalar_way();
     return {source_of(texts::attention_tensor), 128};
 }
 
-// One of the kernels, ready for its rows.
+// One of the kernels, prepared for its rows.
 class RowsKernel {
 public:
     RowsKernel(Gpu& gpu, const char* entry, DType dtype, const Rows& rows,
