@@ -1,5 +1,5 @@
-// From shapes to an iteration space: broadcasting becomes strides, and axes are merged until only
-// those are left that some operand walks differently.
+// Turns shapes into an iteration space: broadcasting becomes strides, and axes are merged until
+// only those are left that some operand walks differently.
 #include <algorithm>
 #include <numeric>
 
@@ -18,7 +18,7 @@ struct Walk {
     size_t kept = 0;
     std::vector<std::vector<int64_t>> strides;  // inputs, then outputs
 
-    bool can_merge(size_t outer) const {  // with the axis after it
+    bool can_merge(size_t outer) const {  // with the axis after `outer`
         return outer + 1 != kept &&
                std::all_of(strides.begin(), strides.end(), [&](const std::vector<int64_t>& s) {
             return s[outer] == s[outer + 1] * extents[outer + 1];
@@ -42,7 +42,7 @@ struct Walk {
         extents.push_back(1);
         for (auto& s : strides) s.push_back(0);
     }
-    // Bytes that lie side by side along an axis.
+    // Counts bytes that lie side by side along an axis.
     double contiguous_bytes(size_t axis, const KernelSpec& spec) const {
         double bytes = 0;
         for (size_t i = 0; i < strides.size(); ++i) {
@@ -82,8 +82,8 @@ Operand operand_of(const KernelSpec::Access& access, const std::vector<int64_t>&
             .is_offset = access.is_offset};
 }
 
-// Do lanes go along the last kept axis? In contractions wherever no factor is strided there, or
-// they are packed.
+// Do lanes go along the last kept axis? In contractions they do if no factor is strided there, or
+// if factors are packed.
 bool prefers_columns(const Walk& walk, const KernelSpec& spec) {
     const size_t columns = walk.kept - 1;
     if (spec.packs && walk.kept > 1) return true;
@@ -96,7 +96,8 @@ bool prefers_columns(const Walk& walk, const KernelSpec& spec) {
                         is_strided);
 }
 
-// Which operands of a contraction repeat from row to row, and are rows walked in tiles?
+// Finds which operands of a contraction repeat from row to row, and whether rows are walked in
+// tiles.
 void share_rows(KernelIR& kernel, const LaunchShape& launch, bool packs) {
     const int row_axis = kernel.kept() - (kernel.lanes == Lanes::last ? 1 : 2);
     if (!is_contraction(kernel.reductions) || row_axis < 0) return;
@@ -178,8 +179,7 @@ BoundKernel bind(KernelSpec spec) {
         for (const KernelSpec::Access& access : *list) walk.strides.push_back(access.strides);
     walk.collapse();
     if (spec.reduced > 0 && walk.kept == walk.extents.size()) walk.append_axis_of_one();
-    if (walk.extents
-            .empty()) {  // one element in all: a tensor of one shares the kernel of longer ones
+    if (walk.extents.empty()) {  // one element in all: its kernel is that of longer tensors
         walk.append_axis_of_one();
         for (size_t i = 0; i < walk.strides.size(); ++i)
             walk.strides[i] = {i >= spec.inputs.size() || !spec.inputs[i].is_scalar};
@@ -223,8 +223,7 @@ BoundKernel bind(ScalarProgram program, std::vector<int> results, std::vector<DT
     spec.results = std::move(results);
     const std::vector<int> order = memory_order(layout, space.rank());
     const bool is_empty =
-        space.numel() ==
-        0;  // walked by no one: any structure serves, so take the one of a flat kernel
+        space.numel() == 0;  // no element is walked: the kernel of a flat space serves
     for (int axis : order)
         if (!is_empty) spec.extents.push_back(space[axis]);
     if (is_empty) spec.extents = {0};

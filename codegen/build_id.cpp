@@ -23,7 +23,8 @@ std::optional<T> read_at(std::ifstream& file, uint64_t offset) {
     return value;
 }
 
-// The notes of one segment: name size, content size, type, name, content, each padded to 4 bytes.
+// Finds the id in the notes of one segment. A note has name size, content size, type, name,
+// content, each padded to 4 bytes.
 std::string id_in_notes(std::ifstream& file, uint64_t from, uint64_t to) {
     while (from + sizeof(Elf64_Nhdr) <= to) {
         const auto note = read_at<Elf64_Nhdr>(file, from);

@@ -1,4 +1,4 @@
-// All entries of the cache in one file: a header, then the entries as they lie in their own files.
+// All entries of the cache in one file: a header, then the entries in the form of their own files.
 #include <cerrno>
 #include <cstring>
 
@@ -21,7 +21,7 @@ constexpr uint64_t kMaxArchiveBytes = 1ull << 30;
 struct Header {
     char magic[8] = {};
     uint64_t entries = 0;
-    uint64_t bytes = 0;  // of the whole archive
+    uint64_t bytes = 0;  // size of the whole archive
 };
 
 [[noreturn]] void refuse(const fs::path& archive, std::string why) {
@@ -82,8 +82,8 @@ size_t export_archive(const DiskCache& cache, const fs::path& archive) {
     Header header;
     std::memcpy(header.magic, kMagic, sizeof kMagic);
     header.bytes = sizeof header;
-    // Other processes may add and remove entries meanwhile: collect first, count what was
-    // collected.
+    // Other processes may add and remove entries meanwhile: the entries are collected first, then
+    // counted.
     std::vector<CacheEntry> entries;
     cache.each([&](const CacheEntry& entry) {
         header.bytes += entry_bytes(entry.key, entry.object);

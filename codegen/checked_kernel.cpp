@@ -32,7 +32,7 @@ double value_at(DType dtype, const void* data, int64_t i) {
     }
 }
 
-// From an operand's first element to its last.
+// Counts the elements from an operand's first one to its last.
 int64_t elements(const KernelIR& kernel, const LaunchShape& launch, size_t operand) {
     if (launch.numel() == 0) return 0;
     if (operand >= kernel.inputs.size() && kernel.reduced == 0) return launch.numel();
@@ -42,7 +42,7 @@ int64_t elements(const KernelIR& kernel, const LaunchShape& launch, size_t opera
     return last + 1;
 }
 
-// One launch: what the interpreter makes of it, to be compared with what the kernel does.
+// The results that the interpreter expects of one launch, to be compared with the kernel's.
 class Expected {
 public:
     Expected(const KernelIR& kernel, const LaunchShape& launch, void* const* inputs,
@@ -51,7 +51,7 @@ public:
         std::vector<void*> pointers;
         for (size_t k = 0; k < kernel.outputs.size(); ++k) {
             const auto* begin = static_cast<const std::byte*>(
-                outputs[k]);  // gaps between elements stay as they are
+                outputs[k]);  // gaps between elements keep their bytes
             outputs_.emplace_back(
                 begin, begin + count(k) * static_cast<int64_t>(size_of(kernel.outputs[k].dtype)));
         }
@@ -59,7 +59,7 @@ public:
         interpret(expand_math(kernel), launch, inputs, pointers.data());
     }
 
-    // Where output k differs; "" when it does not.
+    // Says where output k differs; "" when it does not.
     std::string difference(size_t k, const void* got, bool shares_rows) const {
         const DType dtype = kernel_.outputs[k].dtype;
         const size_t size = size_of(dtype);
@@ -72,7 +72,7 @@ public:
                 continue;
             const double a = value_at(dtype, got, i), b = value_at(dtype, outputs_[k].data(), i);
             const bool is_close = allowed > 0 && std::fabs(a - b) <= allowed;
-            if (!is_close && (a == a || b == b))  // one NaN is as good as another
+            if (!is_close && (a == a || b == b))  // any NaN equals any other
                 return cat(a, " at element ", i, " of output ", k, "; the interpreter gives ", b);
         }
         return "";
@@ -80,7 +80,7 @@ public:
 
 private:
     int64_t count(size_t k) const { return elements(kernel_, launch_, kernel_.inputs.size() + k); }
-    // By how much another order of additions may move the elements of output k.
+    // The amount by which another order of additions may change the elements of output k.
     double rounding(size_t k) const {
         const DType dtype = kernel_.outputs[k].dtype;
         if (!runtime::is_floating(dtype)) return 0;
@@ -98,7 +98,7 @@ private:
     std::vector<std::vector<std::byte>> outputs_;
 };
 
-// Operands as they are when the stream has come here, where the host can read them.
+// Copies of operands for the host, as they are after the work queued so far.
 class OnHost {
 public:
     OnHost(runtime::Stream& stream, void* const* operands, std::span<const size_t> bytes)
@@ -130,7 +130,7 @@ public:
                  void* workspace) const override {
         if (was_compared_.exchange(true))
             return inner_->enqueue(stream, inputs, outputs, workspace);
-        // The interpreter comes first: the kernel may write over its inputs.
+        // The interpreter runs first, for the kernel may write over its inputs.
         const std::vector<LaunchShape>& launches = launch_.launches;
         const size_t ins = memory_inputs(launch_.kernel), outs = launch_.kernel.outputs.size();
         const OnHost in(stream, inputs, launch_.input_bytes),

@@ -57,7 +57,7 @@ void CompileQueue::wait(const std::function<bool()>& done, Clock::time_point unt
         {
             std::unique_lock lock(mutex_);
             if (stopped_) return;
-            if (!jobs_.empty()) start();  // a forked child inherits jobs, but no thread
+            if (!jobs_.empty()) start();  // a child of fork() inherits jobs, but no thread
             worker_->ended.wait_until(lock, std::min(until, Clock::now() + kSlice),
                                       [&] { return stopped_ || done(); });
             if (stopped_ || done()) return;
@@ -77,7 +77,7 @@ void CompileQueue::stop(std::chrono::milliseconds grace) {
     const bool is_idle = !busy_ && running_.try_lock();
     if (!is_idle) return;
     running_.unlock();
-    lock.unlock();  // which the thread takes before it ends
+    lock.unlock();  // the thread needs it before it ends
     if (worker_->thread.joinable()) worker_->thread.join();
 }
 

@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 using runtime::cat;
 
 constexpr size_t kMaxFiles = 16384;  // a kernel is 2 to 20 KB: at most some 200 MB
-constexpr std::chrono::hours kStale{1};  // no write takes that long: its process was killed
+constexpr std::chrono::hours kStale{1};  // no write takes this long: its process was killed
 
-// Why code must not be read from this folder; "" when it may.
+// Says why code must not be read from this folder; "" when it may.
 std::string distrust(const fs::path& folder) {
     struct stat status{};
     if (::stat(folder.c_str(), &status) != 0) return std::strerror(errno);
@@ -38,7 +38,7 @@ std::string distrust(const fs::path& folder) {
     return "";
 }
 
-// As mkdir -p; every folder made is for its owner alone.
+// Does what mkdir -p does; every folder made is for its owner alone.
 bool make_folders(const fs::path& folder) {
     if (std::error_code ignored; fs::is_directory(folder, ignored)) return true;
     if (folder.has_parent_path() && folder.parent_path() != folder &&
@@ -141,7 +141,8 @@ void DiskCache::prune() const {
     std::vector<std::pair<fs::file_time_type, fs::path>> entries;
     std::error_code error, gone;
     const auto stale = fs::file_time_type::clock::now() - kStale;
-    // Only what we wrote: a mistyped MEGJIT_CACHE_DIR must not cost anybody a file.
+    // Removes only files that we wrote: with a mistyped MEGJIT_CACHE_DIR nobody may lose other
+    // files.
     for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
         const auto time = it->last_write_time(gone);
         if (gone) continue;
@@ -159,7 +160,7 @@ void DiskCache::prune() const {
 
 fs::path default_cache_folder() {
     if (const auto& given = runtime::debug().given_cache_dir) return *given;
-    // Debug cannot tell unset from empty, and empty means: no cache.
+    // debug() does not distinguish unset from empty, and empty means: no cache.
     if (const char* own = std::getenv("MEGJIT_CACHE_DIR")) return *own ? fs::path(own) : fs::path();
     const char* xdg = std::getenv("XDG_CACHE_HOME");
     if (xdg && *xdg == '/') return fs::path(xdg) / "megjit" / "kernels";

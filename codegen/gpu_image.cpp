@@ -37,7 +37,7 @@ int64_t blocks_of(const GpuImage& image, const KernelIR& kernel, const LaunchSha
     return 0;
 }
 
-// Fields one after the other, in the machine's byte order: the cache is of one machine.
+// Writes fields one after the other, in the machine's byte order: the cache belongs to one machine.
 class Writer {
 public:
     template <class T>
@@ -106,7 +106,7 @@ std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& la
         for (int k : image.pointers) words.push_back(addresses.at(static_cast<size_t>(k)));
         return words;
     }
-    words = std::move(addresses);  // of a table: all that its words are chosen from
+    words = std::move(addresses);  // for a table: its words are chosen from all of these
     for (const auto* numbers : {&launch.extents, &launch.strides})
         for (int64_t number : *numbers) words.push_back(static_cast<uint64_t>(number));
     words.insert(words.end(), shared.begin(), shared.end());

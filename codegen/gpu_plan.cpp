@@ -13,13 +13,13 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr size_t kLongProgram =
-    200;  // instructions: beyond it eight lanes cost more registers than they save loads
-constexpr int64_t kFullGrid = 256;  // blocks: about two for each multiprocessor of a large GPU
-// Elements of a row, or of a column in a block of 32: fewer are not worth another block. (On an
-// H100 column sums of bfloat16[8192, 768] ran at a tenth of the memory's speed by 48 blocks.)
+    200;  // instructions; in a longer program eight lanes cost more registers than they save loads
+constexpr int64_t kFullGrid = 256;  // blocks; about two for each multiprocessor of a large GPU
+// Elements of a row, or of a column in a block of 32: a part with fewer is not worth a block. (On
+// an H100, column sums of bfloat16[8192, 768] reached a tenth of the memory's speed with 48
+// blocks.)
 constexpr int64_t kLeastPart = 4096, kLeastPartOfColumn = 512;
-// An index plus the stride of a grid, which is no more than all indices and a block, must not
-// overflow.
+// An index plus the stride of a grid, which is at most all indices and a block, must not overflow.
 constexpr int64_t kNarrowIndices = (int64_t{1} << 30) - (int64_t{1} << 14);
 
 int64_t product(const std::vector<int64_t>& extents, int first, int last) {
@@ -28,7 +28,7 @@ int64_t product(const std::vector<int64_t>& extents, int first, int last) {
     return count;
 }
 
-// Gathered offsets are always added in 64 bits: how far they reach is in the data.
+// Gathered offsets are always added in 64 bits: their size depends on the data.
 bool needs_wide(const KernelIR& kernel, const LaunchShape& launch) {
     int64_t cells = 1;
     for (int64_t extent : launch.extents) cells *= std::max<int64_t>(extent, 1);

@@ -46,7 +46,7 @@ private:
     size_t inputs_, outputs_;
 };
 
-// Runs products of one call on the device's stream, on memory of its own, and reads the clock.
+// Runs products of one call on the device's stream, in memory of its own, and measures their time.
 class Stopwatch {
 public:
     Stopwatch(CudaDevice& device, const OpCall& call, std::span<const Type> outputs)
@@ -68,7 +68,7 @@ public:
                 product.enqueue(library, in_, out_, workspace);
             });
         };
-        run();  // what the library does once is no part of it
+        run();  // excludes work that the library does only once
         const runtime::Ticket begin = stream.record_time();
         for (int i = 0; i < kRuns; ++i) run();
         const runtime::Ticket end = stream.record_time();
@@ -92,8 +92,8 @@ std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<
                               std::string* why_not) {
     const runtime::ProductRules rules = runtime::product_rules();
     const CardDescription& card = device.gpu().description();
-    // As much as the operands, if that is more than usual: without it cuDNN's engines for gradients
-    // of a first layer are 100 times slower.
+    // As much as the operands, if that is more than the default: with less, cuDNN's engines for
+    // gradients of a first layer are 100 times slower.
     size_t operand_bytes = 0;
     for (const auto list : {call.inputs, outputs})
         for (const Type& type : list) operand_bytes += type.bytes();

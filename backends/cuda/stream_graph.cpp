@@ -12,7 +12,7 @@ namespace {
 constexpr int kRelaxedCapture = 2;  // other threads, and the allocator, may call the driver
 
 constexpr size_t kMostGraphs = 4;
-constexpr int kMostCaptures = 8;  // without a use; then work is left alone for some runs
+constexpr int kMostCaptures = 8;  // captures without a reuse; then work is left alone for some runs
 constexpr int kRunsLeftAlone = 64;
 
 }  // namespace
@@ -21,12 +21,12 @@ void CudaStream::repeat(std::unique_ptr<Kept>& kept, const std::function<void()>
     const Entered entered = enter();
     const Lock lock = locked();
     if (kept) return static_cast<Graph&>(*kept).run(queue);
-    queue();  // the first time: what is only made once is no part of a graph
+    queue();  // the first time: things that are only made once must not be in a graph
     kept = std::make_unique<Graph>(*this);
 }
 
 CudaStream::Graph::~Graph() {
-    const Ticket last = stream_.record();  // others may queue more while this waits
+    const Ticket last = stream_.record();  // other threads may queue more meanwhile
     stream_.wait_until_idle();
     try {
         const Lock lock = stream_.locked();
@@ -90,7 +90,7 @@ void CudaStream::Graph::add(const Piece& piece, Work work, const std::function<R
     const CudaDriver& driver = stream_.gpu_.driver();
     driver.check(queue(), piece.call);
     GraphNode node = nullptr;
-    if (piece.function) {  // what libraries leave behind their work may not be asked for
+    if (piece.function) {  // capture_info may fail for what libraries leave after their work
         int status = 0;
         uint64_t id = 0;
         const GraphNode* last = nullptr;
@@ -104,7 +104,7 @@ void CudaStream::Graph::add(const Piece& piece, Work work, const std::function<R
     captured_.items.emplace_back().take(piece, std::move(work));
 }
 
-// Collects what `queue` queues, in seen_.
+// Collects in seen_ what `queue` queues.
 void CudaStream::Graph::look(const std::function<void()>& queue) {
     count_ = asked_ = 0;
     is_looking_ = true;
@@ -119,7 +119,7 @@ void CudaStream::Graph::look(const std::function<void()>& queue) {
     queue();
 }
 
-// Is what was seen the same work, but for operands of kernels?
+// Is the work in seen_ the same, except for operands of kernels?
 bool CudaStream::Graph::fits(const Made& made) const {
     const auto is_same = [](const Item& seen, const Item& known) {
         return seen.call == known.call && seen.function == known.function &&
@@ -130,7 +130,7 @@ bool CudaStream::Graph::fits(const Made& made) const {
                       made.items.begin(), made.items.end(), is_same);
 }
 
-// Gives the kernels the operands that were seen; those of some, where the driver refuses one.
+// Gives the kernels the operands in seen_. If the driver refuses one, only some kernels get theirs.
 bool CudaStream::Graph::update(Made& made) {
     for (size_t i = 0; i < made.items.size(); ++i) {
         if (seen_[i].arguments == made.items[i].arguments) continue;
@@ -155,8 +155,8 @@ bool CudaStream::Graph::set_kernel(const Made& made, size_t at) {
 
 // ---- graphs
 
-// Makes one of what `queue` queues, and puts it first. False where the driver makes none, for lack
-// of memory.
+// Makes a graph of what `queue` queues, and puts it first. Returns false where the driver makes
+// none, for lack of memory.
 bool CudaStream::Graph::capture(const std::function<void()>& queue) {
     const Functions& call = stream_.gpu_.driver().call();
     captured_ = {};
@@ -177,7 +177,7 @@ bool CudaStream::Graph::capture(const std::function<void()>& queue) {
         return false;
     }
     if (made_.size() == kMostGraphs) {
-        stream_.wait_until_idle();  // it may run still
+        stream_.wait_until_idle();  // it may still run
         destroy(made_.back());
         made_.pop_back();
     }

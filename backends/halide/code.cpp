@@ -16,7 +16,8 @@ Expr Code::let(std::string_view prefix, const Expr& value) {
     return Variable::make(value.type(), unique);
 }
 
-// On the stack. Halide takes more than 16 KiB from the heap, but what is called registers.
+// Allocates on the stack. Halide takes more than 16 KiB from the heap, unless the memory counts as
+// registers.
 std::string Code::allocate(std::string_view prefix, Halide::Type type, int elements) {
     const std::string unique = name(prefix);
     items_.push_back([=](Stmt rest) {

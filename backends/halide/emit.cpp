@@ -19,10 +19,11 @@ using Halide::Type;
 using runtime::cat;
 namespace loops = codegen::loops;
 
-// All memory is one array to Halide, named "memory", whose start is a let around each access:
+// To Halide, all memory is one array named "memory", whose address each access sets by a let:
 // arrays of different names may not overlap, but an output may lie on an input.
 constexpr char kMemory[] = "memory";
-constexpr char kShared[] = "shared";  // words of the block's shared memory: there is one such array
+constexpr char kShared[] = "shared";  // words of the block's shared memory: Halide has one such
+                                      // array
 
 Expr i64(int64_t value) { return make_const(Halide::Int(64), value); }
 Expr everywhere(int lanes) { return const_true(lanes); }
@@ -60,10 +61,10 @@ public:
 private:
     struct Pointer {
         std::string array;
-        Expr base;  // where the array is kMemory
+        Expr base;  // used where the array is kMemory
         Expr offset;  // i64, in elements
     };
-    struct Cell {  // on the stack, of what a loop or a branch changes
+    struct Cell {  // a variable on the stack that a loop or a branch changes
         std::string name;
         loops::Type type;
     };
@@ -146,8 +147,8 @@ private:
         return Shuffle::make(both, places);
     }
 
-    // LLVM moves comparisons to before a widened half, where they lose the sign of 0: not across a
-    // fence.
+    // LLVM moves comparisons before the widening of a half, where they lose the sign of 0; a fence
+    // prevents that.
     Expr widened(runtime::DType dtype, const Expr& stored) const {
         const Expr wide = widen(dtype, stored);
         return dtype == runtime::DType::f16 ? fenced(wide, opaque_zero_) : wide;
@@ -231,7 +232,7 @@ private:
         get(code, cells, inst.results);
     }
 
-    // Nothing but numbers: both arms may be computed.
+    // Does a branch only compute numbers? Then both arms may be computed.
     static bool is_pure(const loops::Block& block) {
         return std::ranges::all_of(
             block.insts, [](const Inst& inst) { return inst.op <= Op::zip && inst.op != Op::at; });
@@ -280,7 +281,7 @@ private:
         }
         throw runtime::InternalError("HALIDE: blocks share no rows");
     }
-    static Expr barrier() {  // of the block, which is one team
+    static Expr barrier() {  // for the block, which is one team
         return Call::make(Halide::Int(32), Call::gpu_thread_barrier,
                           {Expr(static_cast<int>(CodeGen_GPU_Dev::MemoryFenceType::Shared))},
                           Call::Intrinsic);
@@ -293,9 +294,9 @@ private:
     Expr opaque_zero_;
 };
 
-// Halide lets LLVM contract products and sums for a GPU; a product with its rounding named is left
-// alone. LLVM has no fmod of its own there; libdevice's of f32 takes denormals for zero, that of
-// f64 is exact for f32 too.
+// Halide lets LLVM contract products and sums for a GPU, except for products with an explicit
+// rounding. LLVM has no fmod of its own there; libdevice's for f32 takes denormals for zero, and
+// the one for f64 is exact for f32, too.
 class ForPtx final : public IRMutator {
     using IRMutator::visit;
     Expr visit(const Call* call) override {
@@ -323,7 +324,7 @@ LoweredFunc emit(const codegen::KernelIR& kernel, int width) {
     int serial = 0;
     Code code(serial);
     LoopEmitter emitter(function, code);
-    // Inputs, outputs, extents, strides: an array each; then the range of units.
+    // Inputs, outputs, extents and strides have an array each; then comes the range of units.
     constexpr const char* kArrays[] = {"inputs", "outputs", "extents", "strides"};
     const size_t counts[] = {memory_inputs(kernel), kernel.outputs.size(),
                              static_cast<size_t>(kernel.rank)};
@@ -363,7 +364,7 @@ GpuKernel emit_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan
     GpuKernel result;
     Expr extent;
     for (const int id : function.parameters) {
-        // A dot keeps these names apart from those of lets.
+        // The dot distinguishes these names from those of lets.
         const std::string name = cat("parameter.", id);
         const bool is_pointer = function.type_of(id).is_pointer;
         const Type type = is_pointer ? Halide::UInt(64) : Halide::Int(64);
@@ -379,7 +380,7 @@ GpuKernel emit_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan
                               {Expr(words)}, const_true(), body);
     const auto simt = [](const std::string& name, ForType type, Stmt inner) {
         return For::make(name, 0, 1, type, Halide::Partition::Never, Halide::DeviceAPI::CUDA,
-                         std::move(inner));  // the launch has the extents
+                         std::move(inner));  // the launch gives the extents
     };
     body = simt("t" + gpu_thread_name(0), ForType::GPUThread, std::move(body));
     result.body = simt("b" + gpu_block_name(0), ForType::GPUBlock, std::move(body));

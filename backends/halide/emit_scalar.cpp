@@ -1,5 +1,5 @@
-// Nodes are made by their constructors, not by operators: those fold constants, and their integers
-// do not wrap.
+// Nodes are made by their constructors, not by operators: operators fold constants, and their
+// integers do not wrap.
 #include "backends/halide/emit_scalar.h"
 
 #include <bit>
@@ -24,24 +24,24 @@ Expr less(const Expr& a, const Expr& b) {
 Expr equal(const Expr& a, const Expr& b) {
     return Call::make(Halide::Bool(a.type().lanes()), Call::strict_eq, {a, b}, Call::PureIntrinsic);
 }
-// Not strict_le: that is `not b < a`, which holds for NaN.
+// strict_le would not do: it is `not b < a`, which holds for NaN.
 Expr less_equal(const Expr& a, const Expr& b) { return Or::make(less(a, b), equal(a, b)); }
-// A divisor must not be a constant zero; that of a let may.
+// A divisor must not be a constant zero; one behind a let may.
 Expr quotient(const Expr& a, const Expr& b) {
     return Let::make("divisor", b,
                      strict(Call::strict_div, a, Variable::make(b.type(), "divisor")));
 }
 
-// One of LLVM's own functions, "llvm.floor". It is called lane by lane, and LLVM's SLP vectorizer
-// makes one vector instruction of the calls. Halide's functions of vectors (floor, ...) stop at 8
-// lanes, and it has no fma.
+// Calls one of LLVM's own functions, "llvm.floor". It is called lane by lane, and LLVM's SLP
+// vectorizer makes one vector instruction of the calls. Halide's functions of vectors (floor, ...)
+// stop at 8 lanes, and it has no fma.
 Expr llvm(std::string name, std::initializer_list<Expr> args) {
     const Type type = args.begin()->type();
     name += type.bits() == 64 ? ".f64" : ".f32";
     return Call::make(type, name, args, Call::PureExtern);
 }
 
-// Returns the same bits as numbers of another code: without sign, with sign, reals.
+// These return the same bits as numbers of another type: unsigned, signed, real.
 Expr bits(const Expr& value) {
     return Reinterpret::make(value.type().with_code(Type::UInt), value);
 }
@@ -55,7 +55,8 @@ Expr as_real(const Expr& value) {
 Expr bitwise(Call::IntrinsicOp op, const Expr& a, const Expr& b) {
     return Call::make(a.type(), op, {a, b}, Call::PureIntrinsic);
 }
-// On the bits of a and b, as an integer. Unsigned arithmetic wraps, signed one is undefined there.
+// Computes on the bits of a and b as an integer. Unsigned arithmetic wraps; signed overflow would
+// be undefined in Halide.
 template <class Node>
 Expr wrapping(const Expr& a, const Expr& b) {
     return as_integer(Node::make(bits(a), bits(b)));
@@ -78,7 +79,7 @@ Expr of_reals(ScalarOp op, const Expr& a, const Expr& b) {
     }
 }
 
-// Computes a quotient or remainder of i64 or index, which have no sign here.
+// Computes a quotient or remainder of i64 or index, which are unsigned here.
 Expr without_sign(ScalarOp op, const Expr& a, const Expr& b) {
     const Expr x = bits(a), y = bits(b);
     return as_integer(op == ScalarOp::div ? Div::make(x, y) : Mod::make(x, y));
@@ -107,7 +108,7 @@ Expr of_integers(ScalarOp op, const Expr& a, const Expr& b) {
     }
 }
 
-// They do not overflow, and Halide simplifies what it knows to be signed.
+// Indices do not overflow, and Halide simplifies signed integers.
 Expr of_indices(ScalarOp op, const Expr& a, const Expr& b) {
     switch (op) {
         case ScalarOp::add: return Add::make(a, b);

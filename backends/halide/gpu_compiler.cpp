@@ -12,18 +12,18 @@ using runtime::DeviceError;
 
 namespace {
 
-// All indices have 64 bits, elements are read one by one, and a block is one team: Halide knows no
-// barrier but a block's.
+// All indices have 64 bits, elements are read one by one, and a block is one team: Halide's only
+// barrier is the block's.
 GpuPlan plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target) {
     GpuPlan plan = single_team_plan_of(kernel, launch, target);
     plan.vector = 1;
-    plan.joins = false;  // its kernels take single addresses
-    plan.tensor_cores = false;  // no instruction of Halide's gives a warp's products
+    plan.joins = false;  // Halide's kernels take single addresses
+    plan.tensor_cores = false;  // Halide has no instruction for a warp's products
     if (plan.cover == Cover::rows) plan.threads = plan.team;
     return plan;
 }
 
-// What the loops share: Halide lays it out in dynamic shared memory.
+// Bytes that the loops share: Halide puts them into dynamic shared memory.
 uint32_t shared_bytes(const KernelIR& kernel, const GpuPlan& plan) {
     int64_t bytes = 0;
     const loops::Function function = loops::loops_of(kernel, {.gpu = plan});

@@ -23,7 +23,7 @@ std::string HalideCompiler::missing() const {
 #endif
 }
 
-// Halide links nothing but for a JIT of its own, whose code no file can keep.
+// Halide links only code of a JIT of its own, which cannot be kept in a file.
 codegen::KernelFn HalideCompiler::load(const std::string& object) {
     return codegen::load_object(object);
 }

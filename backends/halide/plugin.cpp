@@ -17,12 +17,12 @@ namespace megjit::halide_backend { namespace {
 
 std::atomic<int> bound{static_cast<int>(runtime::Isa::amx)};
 
-// The CPU at hand, or below its level the plain x86-64 of that level.
+// The CPU of this machine, or below its level the plain x86-64 of that level.
 Halide::Target cpu_target() {
     using enum Halide::Target::Feature;
     Halide::Target host = Halide::get_host_target();
     const auto isa = std::min(static_cast<runtime::Isa>(bound.load()), runtime::machine_isa());
-    // Halide tells AVX-512 from the CPU's model, which a virtual machine may hide.
+    // Halide infers AVX-512 from the CPU's model, which a virtual machine may hide.
     const bool is_sure = isa >= runtime::Isa::avx512 || !host.has_feature(AVX512);
     if (isa >= runtime::machine_isa() && is_sure) return host;
     host = Halide::Target(host.os, host.arch, host.bits, {SSE41, AVX, AVX2, FMA, F16C});
@@ -31,15 +31,14 @@ Halide::Target cpu_target() {
     return host;
 }
 
-// Nothing of Halide's runtime is linked: kernels allocate nothing, start no threads and check
-// nothing.
+// Halide's runtime is not linked: kernels allocate nothing, start no threads and check nothing.
 const Halide::Target& host() {
     static const Halide::Target target = [] {
         using enum Halide::Target::Feature;
         Halide::Target host = cpu_target();
         for (const auto feature : {NoRuntime, NoAsserts, NoBoundsQuery, StrictFloat})
             host.set_feature(feature);
-        // A tuning for one CPU may prefer half-wide vectors, into which LLVM would cut ours.
+        // Tuning for one CPU may prefer half-wide vectors, into which LLVM would split ours.
         host.processor_tune = Halide::Target::ProcessorGeneric;
         return host;
     }();
@@ -73,7 +72,7 @@ std::string source_of(std::string_view text) {
     return out.str();
 }
 
-// sm_80 is the newest architecture but one that Halide knows; drivers compile it for all later
+// sm_80 is the second newest architecture that Halide knows; drivers compile its PTX for all later
 // ones.
 std::string ptx_of(std::string_view text, const codegen::GpuPlan& plan) {
     using enum Halide::Target::Feature;
@@ -86,7 +85,7 @@ std::string ptx_of(std::string_view text, const codegen::GpuPlan& plan) {
     return {ptx.data(), strnlen(ptx.data(), ptx.size())};
 }
 
-// Runs `make`, hands its text to the sink; an exception becomes its message and status 1. One
+// Runs `make` and hands its text to the sink; an exception becomes its message and status 1. One
 // kernel at a time: Halide's use of LLVM has global state.
 template <class Make>
 int answer(megjit_halide_sink sink, void* to, const Make& make) noexcept {
@@ -100,7 +99,7 @@ int answer(megjit_halide_sink sink, void* to, const Make& make) noexcept {
         const std::string result = make();
         sink(to, result.data(), result.size());
         return 0;
-    } catch (const Halide::Error& error) {  // not a std::exception
+    } catch (const Halide::Error& error) {  // it is no std::exception
         return failed(error.what());
     } catch (const std::exception& error) { return failed(error.what()); }
 }

@@ -22,7 +22,7 @@ using runtime::cat;
 namespace loops = codegen::loops;
 using Values = SmallVector<Value>;
 
-constexpr unsigned kSharedMemory = 3;  // address space of a GPU
+constexpr unsigned kSharedMemory = 3;  // the address space of shared memory on a GPU
 
 class LoopEmitter {
 public:
@@ -53,7 +53,7 @@ private:
         for (const int id : ids) values.push_back(value(id));
         return values;
     }
-    // Truths lie in memory as bytes.
+    // Booleans are bytes in memory.
     Type memory_of(Kind kind) const {
         return kind == Kind::b1 ? Type(b_.getI8Type()) : scalars_.element_of(kind);
     }
@@ -277,7 +277,7 @@ private:
                                    ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, "
                                    "{$10, $11, $12, $13};"),
                                "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",
-                               /*has_side_effects=*/true,  // where all threads of the warp are
+                               /*has_side_effects=*/true,  // all threads of the warp reach it
                                /*is_align_stack=*/false, LLVM::TailCallKind::None,
                                /*asm_dialect=*/nullptr, /*operand_attrs=*/nullptr)
                                .getRes();
@@ -317,7 +317,7 @@ OwningOpRef<ModuleOp> emit(MLIRContext& context, const KernelIR& kernel, VectorT
 
     const Function function = loops::loops_of(kernel, {.width = target.native, .divides = false});
     LoopEmitter emitter(b, function, target);
-    // Inputs, outputs, extents, strides: an array each; then the range of units.
+    // Inputs, outputs, extents and strides have an array each; then comes the range of units.
     const size_t counts[] = {memory_inputs(kernel), kernel.outputs.size(),
                              static_cast<size_t>(kernel.rank)};
     size_t array = 0, place = 0;

@@ -86,7 +86,7 @@ Value ScalarEmitter::widen(DType dtype, Value stored) {
         case DType::i8: return arith::ExtSIOp::create(b_, i32, stored);
         case DType::u8:
         case DType::u16: return arith::ExtUIOp::create(b_, i32, stored);
-        default: return {};  // stored as computed, or not legal
+        default: return {};  // stored in the compute type, or not legal
     }
 }
 
@@ -108,7 +108,7 @@ Value ScalarEmitter::compute(ScalarOp op, Kind kind, ArrayRef<Value> v) {
     }
 }
 
-// LLVM computes in half what comes from half or goes there: not across a fence.
+// LLVM computes in half where operands or results are halves; a fence prevents that.
 Value ScalarEmitter::fenced(Value x) {
     return LLVM::CallIntrinsicOp::create(b_, x.getType(), b_.getStringAttr("llvm.arithmetic.fence"),
                                          ValueRange{x})
@@ -156,7 +156,7 @@ Value ScalarEmitter::of_reals(ScalarOp op, ArrayRef<Value> v) {
         case ScalarOp::mul: return arith::MulFOp::create(b_, v[0], v[1]);
         case ScalarOp::div: return arith::DivFOp::create(b_, v[0], v[1]);
         case ScalarOp::mod:
-            return arith::RemFOp::create(b_, v[0], v[1]);  // becomes fmodf, which is exact
+            return arith::RemFOp::create(b_, v[0], v[1]);  // a call of fmodf, which is exact
         case ScalarOp::neg: return arith::NegFOp::create(b_, v[0]);
         case ScalarOp::abs: return math::AbsFOp::create(b_, v[0]);
         case ScalarOp::fma: return math::FmaOp::create(b_, v[0], v[1], v[2]);
@@ -184,7 +184,7 @@ Value ScalarEmitter::of_integers(ScalarOp op, bool is_index, ArrayRef<Value> v) 
         case ScalarOp::sub: return arith::SubIOp::create(b_, v[0], v[1]);
         case ScalarOp::mul: return arith::MulIOp::create(b_, v[0], v[1]);
         case ScalarOp::div:
-            if (!is_index) return {};  // not made for us (Target::divides)
+            if (!is_index) return {};  // Target::divides excludes these
             return arith::DivUIOp::create(b_, v[0], v[1]);
         case ScalarOp::mod: return arith::RemUIOp::create(b_, v[0], v[1]);
         case ScalarOp::max: return arith::MaxSIOp::create(b_, v[0], v[1]);

@@ -15,14 +15,14 @@ using ICmp = arith::CmpIPredicate;
 
 struct Format {
     const char* function;
-    int64_t mantissa, exponent;  // bits
-    int64_t at_once;  // a mantissa, moved by so many, is less than 2^64
+    int64_t mantissa, exponent;  // in bits
+    int64_t at_once;  // a mantissa, shifted by this many bits, is below 2^64
 
     int64_t sign() const { return static_cast<int64_t>(uint64_t{1} << (mantissa + exponent)); }
     int64_t infinity() const { return ((int64_t{1} << exponent) - 1) << mantissa; }
     int64_t nan() const { return infinity() | int64_t{1} << (mantissa - 1); }
     int64_t leading() const { return int64_t{1} << mantissa; }
-    // The value of a mantissa's last bit is 2^(exponent - this).
+    // The value of a mantissa's last bit is 2^(exponent - bias).
     int64_t bias() const { return (int64_t{1} << (exponent - 1)) - 1 + mantissa; }
     bool is_double() const { return mantissa == 52; }
 };
@@ -37,12 +37,13 @@ public:
         const Value bits_x = wide(x), bits_y = wide(y);
         const Value size_x = both(bits_x, ~format_.sign()), size_y = both(bits_y, ~format_.sign());
         const Value exponent_x = exponent(size_x), exponent_y = exponent(size_y);
-        // The divisor is at least 1: no remainder by 0 is used.
+        // The divisor is made at least 1, for a remainder by 0 would be undefined, though it is not
+        // used.
         const Value divisor = arith::MaxUIOp::create(b_, mantissa(size_y), number(1));
         const Value distance = arith::SubIOp::create(b_, exponent_x, exponent_y);
         const Value rest = long_division(mantissa(size_x), divisor, distance);
 
-        // rest * 2^(exponent_y - bias) is of the format, so that f64 holds it too; 2^-1022 is the
+        // rest * 2^(exponent_y - bias) fits the format, so that f64 holds it too; 2^-1022 is the
         // least factor that is no denormal.
         const Value power = arith::SubIOp::create(b_, exponent_y, number(format_.bias())),
                     first = arith::MaxSIOp::create(b_, power, number(-1022));
@@ -83,7 +84,7 @@ private:
         if (format_.is_double()) return arith::BitcastOp::create(b_, i64_, x);
         return arith::ExtUIOp::create(b_, i64_, arith::BitcastOp::create(b_, b_.getI32Type(), x));
     }
-    // With that of denormals as of the least normal numbers.
+    // Denormals have the exponent of the least normal numbers.
     Value exponent(Value size) {
         return arith::MaxUIOp::create(
             b_, arith::ShRUIOp::create(b_, size, number(format_.mantissa)), number(1));
@@ -95,7 +96,7 @@ private:
         return arith::OrIOp::create(b_, both(size, format_.leading() - 1), leading);
     }
 
-    // mantissa * 2^distance modulo divisor.
+    // Computes mantissa * 2^distance modulo divisor.
     Value long_division(Value mantissa, Value divisor, Value distance) {
         const Value first = arith::RemUIOp::create(b_, mantissa, divisor);
         auto loop =

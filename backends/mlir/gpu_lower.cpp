@@ -64,8 +64,8 @@ struct GpuLowering::State {
     }
 };
 
-// The pointer that the kernel takes is that of a table which lies where parameters do. (The
-// patterns of the gpu dialect drop attributes of arguments.)
+// Makes the kernel's pointer that of a table among the parameters. (The patterns of the gpu dialect
+// drop attributes of arguments.)
 static void pass_table_by_value(gpu::GPUModuleOp device, int words) {
     auto kernel = device.lookupSymbol<LLVM::LLVMFuncOp>(kKernelSymbol);
     OpBuilder b(device.getContext());
@@ -88,8 +88,8 @@ std::unique_ptr<llvm::Module> GpuLowering::lower(const codegen::KernelIR& kernel
     });
     OwningOpRef<ModuleOp> module = emit_gpu(state_->context, kernel, plan);
     const auto device = module->lookupSymbol<gpu::GPUModuleOp>(kGpuModule);
-    // What has an intrinsic goes first: the patterns of the gpu dialect would call libdevice for
-    // it.
+    // Ops that have an intrinsic are converted first: the patterns of the gpu dialect would call
+    // libdevice for them.
     ConversionTarget has_intrinsics(state_->context);
     has_intrinsics.addIllegalDialect<math::MathDialect>();
     has_intrinsics.addIllegalOp<arith::MaxNumFOp>();

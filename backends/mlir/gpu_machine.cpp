@@ -23,8 +23,8 @@ namespace {
 
 using runtime::cat;
 
-// The oldest version of PTX that knows the architecture, but at least 8.0 (CUDA 12.0): drivers read
-// what is older than they are.
+// The oldest version of PTX that knows the architecture, but at least 8.0 (CUDA 12.0): drivers also
+// read versions older than themselves.
 struct Arch {
     int number;
     int ptx;
@@ -52,7 +52,7 @@ std::unique_ptr<llvm::TargetMachine> machine_for(int arch) {
     std::string why;
     const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, why);
     if (!target) throw runtime::DeviceError("LLVM: " + why);
-    // Strict: every addition and multiplication is marked as rounded by itself, so that the driver
+    // Strict: every addition and multiplication has an explicit rounding, so that the driver
     // contracts none either.
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;

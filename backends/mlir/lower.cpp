@@ -40,7 +40,7 @@ struct Lowering::State {
         context.appendDialectRegistry(registry);
         context.loadAllAvailableDialects();
         types = std::make_unique<LLVMTypeConverter>(&context);
-        // All dialects go in one conversion: a pass pipeline would walk the kernel once for each.
+        // One conversion handles all dialects: a pass pipeline would walk the kernel once for each.
         RewritePatternSet all(&context);
         populateSCFToControlFlowConversionPatterns(all);
         cf::populateControlFlowToLLVMConversionPatterns(*types, all);

@@ -32,7 +32,7 @@ void must(llvm::Error error, const char* doing) {
     if (error) throw DeviceError(cat("LLVM: ", doing, ": ", llvm::toString(std::move(error))));
 }
 
-// The CPU at hand, or below its level the plain x86-64 of that level.
+// The CPU of this machine, or below its level the plain x86-64 of that level.
 llvm::orc::JITTargetMachineBuilder target_of(runtime::Isa isa) {
     auto host = must(llvm::orc::JITTargetMachineBuilder::detectHost(), "looking at this CPU");
     if (isa < runtime::machine_isa()) {
@@ -56,8 +56,8 @@ struct Machine::State {
         llvm::InitializeNativeTarget();
         llvm::InitializeNativeTargetAsmPrinter();
         auto host = target_of(isa);
-        // The default of a JIT is the large code model: a 64-bit address in registers for every
-        // constant.
+        // A JIT's default is the large code model, which loads a 64-bit address into registers for
+        // every constant.
         host.setCodeModel(llvm::CodeModel::Small);
         host.setRelocationModel(llvm::Reloc::PIC_);
         host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
@@ -76,8 +76,8 @@ struct Machine::State {
         define_functions();
     }
 
-    // Addresses are sums of a base and an index already, and the CPU itself reorders instructions:
-    // a quarter of the time of compiling goes into passes that gain nothing here.
+    // Turns off passes that gain nothing here but take a quarter of the compile time: addresses are
+    // sums of a base and an index already, and the CPU itself reorders instructions.
     static void set_options() {
         const char* const arguments[] = {"megjit", "-disable-lsr", "-disable-post-ra"};
         llvm::cl::ParseCommandLineOptions(static_cast<int>(std::size(arguments)), arguments);
@@ -112,8 +112,8 @@ void Machine::optimize(llvm::Module& module) {
         function.addFnAttr("no-trapping-math", "true");
         function.setDoesNotThrow();
     }
-    // The code is vectors already, and uniform values stand before the loops: only peepholes are
-    // left.
+    // The code has vectors already, and uniform values are computed before the loops: only
+    // peepholes are left.
     llvm::LoopAnalysisManager loops;
     llvm::FunctionAnalysisManager functions;
     llvm::CGSCCAnalysisManager sccs;
@@ -156,7 +156,7 @@ std::string Machine::to_assembly(llvm::Module& module) {
 void* Machine::load(const std::string& object) {
     llvm::orc::LLJIT& jit = *state_->jit;
     const std::string name = cat("kernel", state_->serial++);
-    // A library of its own: all kernels have the same symbol.
+    // Each kernel has a library of its own, for all kernels have the same symbol.
     llvm::orc::JITDylib& library = must(jit.createJITDylib(name), "making room for a kernel");
     library.addToLinkOrder(jit.getMainJITDylib());
     must(jit.addObjectFile(library, llvm::MemoryBuffer::getMemBufferCopy(object, name)),

@@ -1,4 +1,4 @@
-// The C ABI of libmegjit_mlir.so. One mutex around everything: LLVM's contexts are not shared.
+// The C ABI of libmegjit_mlir.so. One mutex guards everything: LLVM's contexts are not shared.
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -33,7 +33,7 @@ struct Compiler {
     Machine machine{static_cast<runtime::Isa>(bound.load())};
     std::mutex mutex;
 
-    // Never destroyed: code that it loaded may run while the process exits.
+    // Never destroyed: code that it has loaded may run while the process exits.
     static Compiler& instance() {
         static Compiler* compiler = new Compiler;
         return *compiler;
@@ -47,7 +47,7 @@ struct Compiler {
     }
 };
 
-// For GPUs: nothing of it is made where there are none.
+// The part for GPUs: none of it is made where there are none.
 struct GpuPart {
     GpuLowering lowering;
     std::mutex mutex;
@@ -57,7 +57,7 @@ struct GpuPart {
         return *part;
     }
 
-    // What `finish` makes of the kernel's module.
+    // Lowers a kernel, and returns what `finish` makes of its module.
     template <class Finish>
     std::string run(std::string_view text, const megjit_mlir_gpu& gpu, const Finish& finish) {
         const codegen::KernelIR kernel = sound_kernel(text, {});
@@ -82,7 +82,7 @@ std::string text_of(const llvm::Module& module) {
     return text;
 }
 
-// Runs `make`, hands its text to the sink; an exception becomes its message and status 1.
+// Runs `make` and hands its text to the sink; an exception becomes its message and status 1.
 template <class Make>
 int answer(megjit_mlir_sink sink, void* to, const Make& make) noexcept {
     try {

@@ -34,8 +34,8 @@ std::string NvrtcCompiler::version_key() const {
     return cat("nvrtc ", library().version(), " ", std::hash<std::string_view>()(prelude()));
 }
 
-// With a hash of the text, so that a printer which prints better never meets what an older one left
-// in the cache.
+// Includes a hash of the text, so that a changed printer never gets code that an older one left in
+// the cache.
 std::string NvrtcCompiler::variant(const KernelIR& kernel, const LaunchShape& launch,
                                    CodeTarget target) const {
     const GpuPlan plan = gpu_plan_of(kernel, launch, target);
@@ -49,7 +49,7 @@ std::string NvrtcCompiler::source(const KernelIR& kernel, const LaunchShape& lau
                print_kernel(kernel, gpu_plan_of(kernel, launch, target), GpuImage().entry));
 }
 
-// The newest that NVRTC knows, up to `arch`.
+// Returns the newest architecture up to `arch` that NVRTC knows.
 int NvrtcCompiler::arch_for(int arch) const {
     const Library& nvrtc = library();
     if (!nvrtc.found()) throw DeviceError(cat("NVRTC is missing: ", nvrtc.why_not()));

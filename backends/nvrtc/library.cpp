@@ -48,7 +48,7 @@ struct Library::Functions {
     void check(Result result, const char* call) const {
         if (result != 0) throw DeviceError(cat("NVRTC: ", call, " failed: ", error_text(result)));
     }
-    // A text whose size is asked for first.
+    // Reads a text from NVRTC, after its size.
     std::string read(Program program, Result (*size_of)(Program, size_t*),
                      Result (*get)(Program, char*), const char* call) const {
         size_t size = 0;
@@ -81,7 +81,7 @@ std::string Library::compile(const std::string& text, const std::string& target)
     const auto destroy = [&](OpaqueProgram*) { nvrtc.destroy(&program); };
     const std::unique_ptr<OpaqueProgram, decltype(destroy)> owner(program, destroy);
     const std::string arch = "--gpu-architecture=" + target;
-    // The bits of eager kernels: nothing contracted, flushed or approximated.
+    // These give the bits of eager kernels: nothing is contracted, flushed or approximated.
     const char* const options[] = {arch.c_str(),  "--std=c++17",     "--fmad=false",
                                    "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
     if (const Result result = nvrtc.compile(program, static_cast<int>(std::size(options)), options);

@@ -1,6 +1,5 @@
-// One statement for each instruction of codegen's loops. Values are named v and their number;
-// vectors are Packs, and what is done to each of their lanes stands in loops that the compiler
-// unrolls.
+// Prints one statement for each instruction of codegen's loops. Values are named v and their
+// number; vectors are Packs, and loops that the compiler unrolls work on their lanes.
 #include "backends/nvrtc/print_kernel.h"
 
 #include <vector>
@@ -20,7 +19,7 @@ class Printer {
 public:
     explicit Printer(const Function& function)
         : function_(function), aliases_(function.values.size()) {
-        // They are long long, whatever the code counts with.
+        // Numbers are long long, whatever type the code counts with.
         for (const int id : function.parameters)
             if (type_of(id) == Type{}) alias(id, cat("Index(v", id, ")"));
     }
@@ -58,7 +57,7 @@ private:
         return type.lanes > 1 ? cat("Pack<", type.lanes, ", ", name_of(type.kind), ">")
                               : std::string(name_of(type.kind));
     }
-    // Words of 8 bytes.
+    // Parameters are words of 8 bytes.
     static std::string parameter_type(const Type& type) {
         return type.is_pointer ? cat(name_of(type.kind), "*") : "long long";
     }
@@ -77,7 +76,7 @@ private:
             return alias;
         return cat("v", id, known.type.lanes > 1 ? ".at[k]" : "");
     }
-    // A value with all its lanes; one that has no name yet gets it.
+    // Prints a value with all its lanes; a value without a name gets one.
     std::string whole(int id) {
         const Function::Known& known = function_.values[static_cast<size_t>(id)];
         if (known.type.lanes == 1) return value(id);
@@ -192,7 +191,7 @@ private:
                  " : ", words, ");"));
     }
 
-    // What value() says, with the lane's number for its k: "v3.at[k]", or "(int)k".
+    // Prints what value() does, with the lane's number for its k: "v3.at[k]", or "(int)k".
     std::string lane_of(int id, int64_t number) {
         std::string text = value(id);
         if (text.ends_with(".at[k]")) text.replace(text.size() - 2, 1, cat(number));
@@ -239,7 +238,7 @@ private:
         }
         print_element_store(inst, lanes, lanes > 1 ? cat(to, "[k]") : cat("*", to), 1);
     }
-    // Lane by lane: argument `from` is stored where the mask behind it is on.
+    // Stores lane by lane: argument `from` goes where the mask after it is on.
     void print_element_store(const Inst& inst, int lanes, const std::string& to, size_t from) {
         if (lanes > 1) open_lanes({}, lanes);
         else close_lanes();
@@ -314,7 +313,7 @@ private:
 
     const Function& function_;
     std::string text_, declarations_;
-    std::vector<std::string> aliases_;  // per value: what stands for it, instead of a name
+    std::vector<std::string> aliases_;  // for each value: the text that replaces a name
     int depth_ = 1, names_ = 0;
     bool in_lanes_ = false;
     int lanes_ = 1;

@@ -16,10 +16,10 @@ std::string hex(uint32_t bits) {
     return text;
 }
 
-// Contraction is off when this is compiled: a * b + c rounds twice.
+// This is compiled without contraction: a * b + c rounds twice.
 std::string of_reals(ScalarOp op, bool is_double, const std::string& a, const std::string& b,
                      const std::string& c) {
-    const char* const f = is_double ? "" : "f";  // what the names of functions end in
+    const char* const f = is_double ? "" : "f";  // suffix of the functions' names
     switch (op) {
         case ScalarOp::add: return cat(a, " + ", b);
         case ScalarOp::sub: return cat(a, " - ", b);
@@ -75,7 +75,7 @@ std::string of_truths(ScalarOp op, const std::string& a, const std::string& b) {
     }
 }
 
-// Quotients and remainders have no sign. An index does not overflow, an i64 wraps.
+// Quotients and remainders are unsigned. An index does not overflow, an i64 wraps.
 std::string of_indices(ScalarOp op, Kind kind, const std::string& a, const std::string& b) {
     const bool is_index = kind == Kind::index;
     const char* const natural = is_index ? "Count" : "Natural";

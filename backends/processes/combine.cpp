@@ -17,7 +17,7 @@ using runtime::DType;
 namespace {
 
 constexpr int64_t kBlock = 1024;  // elements that stay in the L1 cache
-constexpr int64_t kGrain = 64 * kBlock;  // of one thread
+constexpr int64_t kGrain = 64 * kBlock;  // elements of one thread
 
 struct Half {
     uint16_t bits;
@@ -37,7 +37,7 @@ struct Bool {
     static int32_t widen(Bool v) { return v.value; }
     static Bool narrow(int32_t v) { return {static_cast<uint8_t>(v != 0)}; }
 };
-// Integers wrap: they are added without a sign.
+// Integers wrap: they are added as unsigned numbers.
 template <class T>
 struct Plain {
     T value;

@@ -14,7 +14,7 @@
 namespace megjit::processes {
 
 namespace {
-constexpr size_t kPiece = 1 << 30;  // one call of Linux reads less than 2 GB
+constexpr size_t kPiece = 1 << 30;  // a call of Linux reads at most 2 GB
 }
 
 Seal::Seal() {
@@ -32,7 +32,7 @@ Offer Seal::offer(const void* data) const {
 }
 
 void permit_siblings() {
-    if (getppid() > 1) prctl(PR_SET_PTRACER, getppid(), 0, 0, 0);  // fails where there is no Yama
+    if (getppid() > 1) prctl(PR_SET_PTRACER, getppid(), 0, 0, 0);  // fails where Yama is missing
 }
 
 bool is_near(int socket) {
@@ -58,7 +58,7 @@ bool read_offered(const Offer& offer, size_t at, void* to, size_t bytes) {
     for (size_t done = 0; done < bytes; done += kPiece) {
         const size_t piece = std::min(kPiece, bytes - done);
         uint64_t seal = 0;
-        // In this order: the bytes were still offered when the last of them had been read.
+        // The seal is read last: so the bytes were still offered when all of them had been read.
         const iovec local[2] = {{static_cast<char*>(to) + done, piece}, {&seal, sizeof seal}};
         const iovec remote[2] = {{reinterpret_cast<void*>(offer.address + at + done), piece},
                                  {reinterpret_cast<void*>(offer.seal_address), sizeof seal}};

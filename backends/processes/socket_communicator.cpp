@@ -15,10 +15,11 @@ using runtime::OutgoingBytes;
 
 namespace {
 
-// Up to here all is sent to all, in one step; above, each member combines a part of it.
+// Up to this size each member sends its vector to all others, in one step; above, each member
+// combines a part.
 constexpr size_t kSmallBytes = 32 << 10;
-// A larger vector has so many bytes under way at once: what has come is combined while it is in a
-// cache.
+// Only this much of a larger vector is under way at once: received bytes are combined while they
+// are in a cache.
 constexpr size_t kSliceBytes = 2 << 20;
 
 std::string key_of(const std::vector<int>& members) {
@@ -42,7 +43,7 @@ struct Parts {
     int64_t size(int member) const { return begin(member + 1) - begin(member); }
 };
 
-// In what holds the others' vectors one after the other: the place of a peer's.
+// Where a peer's vector is in a buffer of the others' vectors, one after the other.
 std::byte* behind_others(const Operation& op, std::byte* others, int peer, size_t bytes) {
     return others + static_cast<size_t>(peer - (peer > op.rank())) * bytes;
 }
@@ -56,7 +57,7 @@ std::vector<const void*> in_order(const Operation& op, const void* own, std::byt
     return parts;
 }
 
-// Receives everybody's vector of `count` elements, and combines them into `out`.
+// Receives the vectors of all other members, of `count` elements, and combines all into `out`.
 struct Gathered {
     Operation& op;
     int64_t count;
@@ -99,7 +100,7 @@ void SocketCommunicator::give_up(const Call& call, std::string what, std::string
 
 namespace {
 
-// Combines `count` elements that begin `at` bytes behind everybody's offers, `own` among them.
+// Combines `count` elements that begin `at` bytes after each member's offer, with `own` for ours.
 void combine_offered(Operation& op, const Operation::Offers& offers, size_t at, const void* own,
                      void* out, int64_t count, DType dtype, Combine by) {
     op.for_pieces(static_cast<size_t>(count) * size_of(dtype), [&](size_t lo, size_t hi) {
@@ -146,8 +147,8 @@ void SocketCommunicator::all_reduce(const Call& call, const void* in, void* out,
         });
         return op.meet();
     }
-    // Each member combines its part of a slice; while the next slice's parts travel, so do the
-    // results of the last one.
+    // Each member combines its part of a slice; while the next slice's parts travel, the results of
+    // the last one travel, too.
     const auto slice = static_cast<int64_t>(kSliceBytes / element);
     int64_t done_at = 0, done = 0;
     const auto share = [&] {
@@ -256,7 +257,7 @@ void SocketCommunicator::broadcast(const Call& call, const void* in, void* out, 
         if (rank() == root) copy(out, in, bytes);
         return;
     }
-    // Each member gets a part, and passes it on.
+    // Each member receives one part, and passes it on.
     const Parts parts(static_cast<int64_t>(bytes), size());
     const auto part = [&](int member) { return static_cast<size_t>(parts.begin(member)); };
     const auto length = [&](int member) { return static_cast<size_t>(parts.size(member)); };

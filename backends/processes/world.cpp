@@ -26,13 +26,14 @@ namespace {
 
 constexpr uint32_t kMagic = 0x314A474D;
 constexpr size_t kMostText = 2000;
-// What a small message needs on one machine; a longer spin takes the core from the answering side.
+// The time that a small message takes on one machine; a longer spin takes the core from the
+// answering process.
 constexpr auto kSpin = std::chrono::microseconds(50);
-constexpr int kLookMilliseconds = 100;  // how often a sleeper looks for Ctrl-C
-// Another way of moving bytes makes progress when it is asked.
+constexpr int kLookMilliseconds = 100;  // how often a sleeping thread looks for Ctrl-C
+// Other means of moving bytes may make progress only when they are asked.
 constexpr auto kNap = std::chrono::microseconds(20);
 constexpr auto kOnTheWay =
-    std::chrono::seconds(2);  // a process that has done its part may end before it arrives
+    std::chrono::seconds(2);  // a finished process may end before its last bytes arrive
 
 uint64_t hash_of(std::string_view text) {  // FNV-1a: the same in every process
     uint64_t hash = 0xCBF29CE484222325u;
@@ -186,7 +187,7 @@ void World::exchange(const runtime::CommunicatorCall& call,
     };
     for (const auto& part : sends) expect(part.peer).sends.push_back(part);
     for (const auto& part : receives) expect(part.peer).receives.push_back(part);
-    // Beside a thread that computes, not even that.
+    // Beside a thread that computes, it does not spin at all.
     const auto spin = runtime::is_side_thread() ? Clock::duration(0) : Clock::duration(kSpin);
     try {
         auto moved = Clock::now();
@@ -218,7 +219,7 @@ void World::exchange(const runtime::CommunicatorCall& call,
     } catch (...) { leave(); }
 }
 
-// By the error at hand: messages are half sent, and nobody can go on with them.
+// Called with an error under way: messages are half sent, and nobody can go on with them.
 void World::leave() {
     if (failure_.empty()) {
         failure_ = cat("rank ", rank_, " was interrupted in ", here());
@@ -247,7 +248,7 @@ bool World::progress(Peer& peer) {
     return any;
 }
 
-// False when the socket takes no more for now.
+// Returns false when the socket takes no more for now.
 bool World::send_some(Peer& peer) {
     const runtime::OutgoingBytes& part = peer.sends[peer.sent];
     if (peer.sent_bytes == 0)
@@ -269,7 +270,7 @@ bool World::send_some(Peer& peer) {
     const ssize_t count = sendmsg(peer.socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (count < 0) {
         if (errno == EAGAIN || errno == EINTR) return false;
-        // What it had to say may have come before its end.
+        // The peer's last bytes may have come before its end.
         const int error = errno;
         while (peer.received < peer.receives.size() && receive_some(peer)) {}
         lose(peer, error);
@@ -282,7 +283,7 @@ bool World::send_some(Peer& peer) {
     return true;
 }
 
-// False when nothing is there for now.
+// Returns false when nothing has arrived for now.
 bool World::receive_some(Peer& peer) {
     const runtime::IncomingBytes& part = peer.receives[peer.received];
     const size_t at = peer.received_bytes, text_end = sizeof(Header) + peer.receiving.text_bytes;

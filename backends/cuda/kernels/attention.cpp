@@ -156,7 +156,7 @@ private:
     SourceKernel kernel_;
 };
 
-// What forward makes, and what backward does; and a number for each query.
+// The rows that forward and backward compute, and those of one number for each query.
 struct AttentionRows {
     explicit AttentionRows(const AttentionProblem& p)
         : y{p.batch * p.heads, p.queries, p.value_width},
@@ -167,7 +167,7 @@ struct AttentionRows {
     Rows y, queries, dq, dk, dv;
 };
 
-// A tile of few queries costs what a whole one does, and their scores are no larger than the keys:
+// A tile of few queries costs as much as a whole one, and their scores are no larger than the keys:
 // they are left to the libraries' products. The kernels count in 32 bits.
 bool computes_attention(const OpCall& call) {
     const AttentionProblem p = runtime::attention_problem(call);
@@ -210,7 +210,7 @@ Prepared prepare_attention_grad(CudaDevice& device, const OpCall& call, std::spa
                              {"DROPS", "0"},
                              {"MASKS", "0"},
                              {"HIDES", "0"}});
-    constexpr int64_t kThreadsOfRow = 16;  // that share one in row_dots
+    constexpr int64_t kThreadsOfRow = 16;  // this many share a row in row_dots
     const int64_t rows = p.batch * p.heads * p.queries;
     return executable(
         [=, threads = scalar.threads, find_shifts = kernel("find_shifts", made.queries),

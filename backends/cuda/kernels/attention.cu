@@ -1,17 +1,18 @@
-// backends/cuda/kernels/attention.cu -- attention and its gradients, for what cuDNN does not take: a
-// block for 64 rows of a result, which goes through the other side in tiles of 64 queries and 64
-// keys, whose scores never leave it. A thread has 4 x 4 of a tile's scores, and 4 rows of the result.
-// Gradients compute the scores again, those of queries, keys and values each in a kernel of its own:
-// so nothing is added by atomics, and each run gives the same bits. Sums are float32.
+// backends/cuda/kernels/attention.cu -- attention and its gradients, for what cuDNN does not take:
+// a block computes 64 rows of a result, and goes through the other side in tiles of 64 queries and
+// 64 keys, whose scores never leave it. A thread has 4 x 4 of a tile's scores, and 4 rows of the
+// result. Gradients compute the scores again; those of queries, keys and values are computed by a
+// kernel each: so nothing is added by atomics, and each run gives the same bits. Sums are float32.
 //
 // The running maximum and total of each query follow Milakov & Gimelshein 2018, "Online normalizer
-// calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention". Behind
-// attention_scores.cu.
+// calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention". This text
+// follows attention_scores.cu.
 //
-// Loops of products are not unrolled: more loads under way would spill registers.
+// Loops of products are not unrolled: more simultaneous loads would spill registers.
 
 constexpr u32 kPiece = 16, kThreads = 256;
-constexpr u32 kRow = kTile + 4;  // floats of a row in shared memory: it stays aligned, and banks are spread
+constexpr u32 kRow = kTile + 4;  // floats of a row in shared memory: rows stay aligned, and spread
+                                 // over the banks
 constexpr u32 kGroups = kColumns / kTile;
 
 __device__ __forceinline__ u32 thread_row() { return threadIdx.x / 16 * 4; }
@@ -21,13 +22,13 @@ struct Shared {
     alignas(16) float pieces[2 * kPiece * kRow];
     alignas(16) float weights[kTile * kRow];  // [summed over][row of the result]
 
-    // That of the thread's query i and key j: of a sum over the keys, or over the queries.
+    // The weight of the thread's query i and key j, for a sum over the keys or over the queries.
     template <bool over_keys>
     __device__ __forceinline__ float& weight(u32 i, u32 j) {
         const u32 query = thread_row() + i, key = thread_column() + j;
         return weights[over_keys ? key * kRow + query : query * kRow + key];
     }
-    // What dropout multiplies a probability by, which its thread alone asks for.
+    // Dropout multiplies each probability by its factor; only the thread that stored it reads it.
     float factors[DROPS ? 16 * kThreads : 1];
     __device__ __forceinline__ float& factor(u32 i, u32 j) { return factors[(i * 4 + j) * kThreads + threadIdx.x]; }
     __device__ __forceinline__ float dropped(float x, u32 i, u32 j) { return DROPS ? x * factor(i, j) : x; }
@@ -38,7 +39,7 @@ __device__ __forceinline__ void load_four(const float* from, float (&to)[4]) {
     to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
 }
 
-// Up to kPiece columns of kTile rows, turned; zeros behind the last row and column.
+// Loads up to kPiece columns of kTile rows, transposed; with zeros after the last row and column.
 __device__ __forceinline__ void load_turned(const T* from, u32 stride, u32 rows, u32 columns, float* to) {
 #pragma unroll
     for (u32 i = 0; i < kTile * kPiece / kThreads; ++i) {
@@ -47,7 +48,7 @@ __device__ __forceinline__ void load_turned(const T* from, u32 stride, u32 rows,
     }
 }
 
-// s = products of the rows of a, the tile's queries, and those of b, its keys.
+// Sets s to the products of the rows of a, the tile's queries, and those of b, its keys.
 __device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_stride, u32 a_rows, const T* b,
                                               u32 b_stride, u32 b_rows, u32 width, float (&s)[4][4]) {
     float *const turned_a = shared.pieces, *const turned_b = shared.pieces + kPiece * kRow;
@@ -84,7 +85,8 @@ struct Sums {
 #pragma unroll
             for (u32 j = 0; j < 4; ++j) at[i][g][j] *= factor;
     }
-    // += the tile's weights times `rows` rows of x, whose columns begin where those of the result do.
+    // Adds the tile's weights times `rows` rows of x, whose columns begin where those of the result
+    // do.
     __device__ __forceinline__ void add(Shared& shared, const T* x, u32 stride, u32 rows, u32 columns) {
         for (u32 first = 0; first < rows; first += kPiece) {
             __syncthreads();
@@ -123,7 +125,7 @@ struct Sums {
     }
 };
 
-// Notes what dropout multiplies the thread's probabilities by, of the tile that begins there.
+// Notes the dropout factors of the thread's probabilities, in the tile that begins there.
 __device__ __forceinline__ void draw(Shared& shared, const Scores& scores, u32 query, u32 key) {
     if (!DROPS) return;
 #pragma unroll 1
@@ -142,7 +144,7 @@ __device__ __forceinline__ void draw(Shared& shared, const Scores& scores, u32 q
     }
 }
 
-// Over the 16 threads that have a query's scores.
+// Joins a value over the 16 threads that have a query's scores.
 template <class Join>
 __device__ __forceinline__ float over_row(float x, const Join& join) {
 #pragma unroll
@@ -150,13 +152,14 @@ __device__ __forceinline__ float over_row(float x, const Join& join) {
     return x;
 }
 
-// s = exp(s - the largest of the query so far); `top` and `total` of it grow. Returns what its
-// earlier sums are to be multiplied by.
+// Sets s = exp(s - the query's largest score so far), and updates `top` and `total`. Returns the
+// factor for earlier sums.
 __device__ __forceinline__ float softmax_step(float (&s)[4], float& top, float& total) {
     const float largest = over_row(fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3])),
                                    [](float a, float b) { return fmaxf(a, b); });
     const float now = fmaxf(top, largest);
-    const float shift = now == -infinity() ? 0 : now;  // all keys so far are hidden: no inf - inf
+    const float shift = now == -infinity() ? 0 : now;  // if all keys so far are hidden: avoids inf
+                                                       // - inf
     float sum = 0;
 #pragma unroll
     for (u32 j = 0; j < 4; ++j) sum += s[j] = expf(s[j] - shift);
@@ -210,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
 
 // --- gradients ----------------------------------------------------------------------------------
 
-// shifts of each query: lse, or its parts.
+// Computes the shifts of each query: lse, or its parts.
 extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention p, u32 units, Operands o,
                                                                       float2* shifts) {
     __shared__ Shared shared;
@@ -241,8 +244,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
     }
 }
 
-// dots[row] = <y[row], dy[row]>, summed in the order of multiply_rows: where a query takes
-// one key alone, y is its value, and dp - dot is 0 to the bit.
+// Computes dots[row] = <y[row], dy[row]>, summed in the order of multiply_rows: where a query sees
+// one
+// key alone, y is its value, and dp - dot is exactly 0.
 extern "C" __global__ void row_dots(Attention p, u64 rows, const T* y, const T* dy, float* dots) {
     constexpr u32 kRows = kThreads / 16;
     for (u64 first = (u64)blockIdx.x * kRows; first < rows; first += (u64)gridDim.x * kRows) {
@@ -262,9 +266,10 @@ extern "C" __global__ void row_dots(Attention p, u64 rows, const T* y, const T* 
     }
 }
 
-// The weights of a tile that begins at `query` and `key`: the gradient of the products of queries and
-// keys, or what dropout leaves of the probabilities. Both are 0 behind the last query, whose scores
-// are minus infinity.
+// Computes the weights of a tile that begins at `query` and `key`: the gradient of the products of
+// queries and
+// keys, or the probabilities after dropout. Both are 0 after the last query, whose scores are minus
+// infinity.
 template <bool of_products, bool over_keys>
 __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p, const Operands& o, u64 head, u32 query,
                                              u32 key) {

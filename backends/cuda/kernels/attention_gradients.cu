@@ -1,5 +1,6 @@
-// backends/cuda/kernels/attention_gradients.cu -- the gradients of attention, behind attention.cu or
-// attention_tensor.cu: `add_tile` adds what a tile of queries and keys gives to a block's result.
+// backends/cuda/kernels/attention_gradients.cu -- the gradients of attention, after attention.cu or
+// attention_tensor.cu: `add_tile` adds the contribution of a tile of queries and keys to a block's
+// result.
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2) query_gradient(Attention p, u32 units, Operands o, T* dq) {
     __shared__ Shared shared;
@@ -16,8 +17,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) query_gradient(Attenti
     }
 }
 
-// dk: the gradient of the products times the queries. dv: the probabilities times dy. Both over all
-// heads that share the keys.
+// dk sums the gradient of the products times the queries, dv the probabilities times dy; both go
+// over all heads that share the keys.
 template <bool of_products>
 __device__ __forceinline__ void sum_over_queries(const Attention& p, u32 units, const Operands& o, T* to) {
     __shared__ Shared shared;

@@ -1,14 +1,15 @@
-// backends/cuda/kernels/attention_scores.cu -- what attention.cu and attention_tensor.cu begin with: the
-// problem, what a block computes of it, and what becomes of the products of queries and keys. Behind
-// philox.h, whose numbers are those of the op dropout_mask.
+// backends/cuda/kernels/attention_scores.cu -- the common beginning of attention.cu and
+// attention_tensor.cu: the problem, the part of it that a block computes, and how scores follow
+// from the products of queries and keys. This text follows philox.h, whose numbers are those of the
+// op dropout_mask.
 
 using namespace megjit::runtime;
 
-constexpr u32 kTile = 64;  // rows of a block's result, and of the other side that it meets at a time
-constexpr u32 kColumns = COLUMNS;  // of a block's result: 64 or 128
+constexpr u32 kTile = 64;  // rows of a block's result, and of a tile of the other side
+constexpr u32 kColumns = COLUMNS;  // columns of a block's result: 64 or 128
 
-// MASKS are added, one after the other; where HIDES is 1 the scores that `seen` leaves out are those of
-// `hidden`. Strides are 0 where it is broadcast.
+// MASKS are added, one after the other; where HIDES is 1, `hidden` replaces the scores that `seen`
+// leaves out. Strides are 0 along axes of broadcasting.
 constexpr u32 kMostMasks = 3;
 struct Strides {
     i64 batch, head, query, key;
@@ -16,18 +17,18 @@ struct Strides {
 
 // Where the rows of an operand or a result lie: strides in elements. Columns are neighbours.
 struct View {
-    i64 batch, head, row;  // row: of 31 bits
+    i64 batch, head, row;  // row: at most 31 bits
 };
 
-struct Attention {  // as the host has it
+struct Attention {  // laid out as on the host
     Strides mask[kMostMasks], seen, hidden;
     View q, k, v, y, dy, dq, dk, dv;
     u32 heads, key_heads;
     u32 queries, keys, width, value_width;
-    float scale, kept;  // what dropout multiplies by
-    u32 dropped_below;  // words below it are dropped, where DROPS is 1
+    float scale, kept;  // kept: dropout's factor
+    u32 dropped_below;  // words below it are dropped, if DROPS is 1
     u32 is_causal;
-    u32 gives_zeros;  // to a query that sees no key; else NaN
+    u32 gives_zeros;  // if 1, a query that sees no key gets zeros; else NaN
 };
 
 struct Masks {
@@ -41,24 +42,25 @@ struct Operands {
     const float *lse, *dots;
     const float2* shifts;  // of find_shifts
     Masks masks;
-    const i32* key;  // of dropout
+    const i32* key;  // key of dropout
 };
 
-// The head of keys that serves one of queries.
+// Returns the head of keys that serves a head of queries.
 __device__ __forceinline__ u64 key_head_of(const Attention& p, u64 head) { return head / (p.heads / p.key_heads); }
 
 __device__ __forceinline__ u32 least(u32 a, u32 b) { return a < b ? a : b; }
 __device__ __forceinline__ u32 pieces_of(u32 extent, u32 size) { return (extent + size - 1) / size; }
 
-// Row `row` of a head of queries or of keys, both numbered through the batch, of `heads` each.
+// Returns row `row` of a head of queries or of keys, numbered through the batch, with `heads` per
+// sample.
 template <class Element>
 __device__ __forceinline__ Element* row_of(Element* first, const View& view, u64 head, u32 heads, u32 row) {
     const u32 number = (u32)head;
     return first + number / heads * view.batch + number % heads * view.head + (u64)row * view.row;
 }
 
-// What a block computes: a tile of rows of one head, numbered through the batch, and a part of their
-// columns.
+// The part that a block computes: a tile of rows of one head, numbered through the batch, and a
+// part of their columns.
 struct Unit {
     u64 head;
     u32 row, rows, column, columns;
@@ -74,12 +76,12 @@ struct Unit {
     }
 };
 
-// What becomes of the products of queries and keys of one head.
+// Makes the scores of one head from the products of queries and keys.
 struct Scores {
     const Attention& p;
     const float *mask[MASKS ? MASKS : 1], *hidden;
     const u8* seen;
-    u64 first;  // number of its first score among all
+    u64 first;  // number of the head's first score among all scores
     Philox random;
 
     __device__ __forceinline__ Scores(const Attention& p, u64 head, const Masks& masks, const i32* key)
@@ -92,13 +94,13 @@ struct Scores {
     __device__ __forceinline__ float score(u32 query, u32 key, float product) const {
         if (is_outside(query, key) || (p.is_causal && key > query)) return -infinity();
         float s = product * p.scale;
-        // Each has a pointer. Without the question addresses are computed ahead, and registers spill.
+        // No mask is null. Without the test addresses are computed in advance, and registers spill.
 #pragma unroll
         for (i32 m = 0; m < MASKS; ++m)
             if (mask[m]) s += at(mask[m], p.mask[m], query, key);
         return is_replaced(query, key) ? at(hidden, p.hidden, query, key) : s;
     }
-    // A score that is replaced passes no gradient to the products: what is given in its place takes it.
+    // A score that is replaced passes no gradient to the products: the replacement takes it.
     __device__ __forceinline__ bool is_replaced(u32 query, u32 key) const {
         return HIDES && !is_outside(query, key) && !at(seen, p.seen, query, key);
     }
@@ -117,12 +119,12 @@ private:
     __device__ __forceinline__ bool is_outside(u32 query, u32 key) const { return query >= p.queries || key >= p.keys; }
 };
 
-// What its sums are to be multiplied by in the end: of no key 0 / 0, or zeros.
+// The final factor of a query's sums: 1 / total, or 0 for a query that sees no key and gets zeros.
 __device__ __forceinline__ float reciprocal_of(const Attention& p, float total) {
     return p.gives_zeros && total == 0 ? 0 : 1 / total;
 }
 
-// As runtime::kRoundedLse: the sums are taken again.
+// As runtime::kRoundedLse: from here on the sums are computed again.
 constexpr float kRoundedLse = 64;
 __device__ __forceinline__ bool is_rounded(float lse) { return fabsf(lse) >= kRoundedLse; }
 __device__ __forceinline__ bool are_rounded(const float* lse, u32 rows) {
@@ -130,8 +132,11 @@ __device__ __forceinline__ bool are_rounded(const float* lse, u32 rows) {
     for (u32 i = 0; i < rows; ++i) any |= is_rounded(lse[i]);
     return any;
 }
-// What backward subtracts from the scores of a query, one after the other: where they were summed again,
-// the largest and the logarithm of its sum. Where it sees no key, zeros leave them minus infinity.
+// Backward subtracts both numbers from the scores of a query, one after the other. Where sums were
+// computed
+// again, they are the largest score and the logarithm of the sum. For a query that sees no key,
+// zeros leave the
+// scores minus infinity.
 __device__ __forceinline__ float2 shift_of(const Attention& p, float lse, float top, float total) {
     if (p.gives_zeros && lse == -infinity()) return {0, 0};
     return is_rounded(lse) && lse != -infinity() ? float2{top, logf(total)} : float2{lse, 0};

@@ -1,17 +1,17 @@
-// backends/cuda/kernels/attention_tensor.cu -- attention and its gradients of float16 and bfloat16 by
-// tensor cores (sm_80 and later); attention.cu has what else there is, and the same kernels by name. A
-// block of four warps has 64 rows of a result, each warp 16 of them, and goes through the other side
-// in tiles of 64. The fragments of scores that a product leaves in the registers are those that the
-// next one takes (Dao 2023, "FlashAttention-2"): weights are rounded to the operands' type there, and
-// sums are float32. Behind attention_scores.cu.
+// backends/cuda/kernels/attention_tensor.cu -- attention and its gradients for float16 and bfloat16
+// by tensor cores (sm_80 and later); attention.cu has the kernels for everything else, under the
+// same names. A block of four warps has 64 rows of a result, each warp 16 of them, and goes through
+// the other side in tiles of 64. The fragments of scores that a product leaves in the registers are
+// the operands of the next one (Dao 2023, "FlashAttention-2"): there weights are rounded to the
+// operands' type, and sums are float32. This text follows attention_scores.cu.
 //
 // Loads are unrolled as far as registers go: sums and two tiles of scores fill most of them.
 //
-// Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16"): lane 4 g + t has rows g and g + 8, and of
-// each eight columns 2 t and 2 t + 1.
+// Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16"): lane 4 g + t has rows g and g + 8, and
+// of each eight columns 2 t and 2 t + 1.
 
 constexpr u32 kThreads = 128, kPiece = 64, kWarpRows = 16;
-constexpr u32 kRow = kPiece + 8;  // halves of a row in shared memory: fragments meet each bank once
+constexpr u32 kRow = kPiece + 8;  // halves of a row in shared memory: fragments use each bank once
 
 __device__ __forceinline__ u32 lane_row() { return threadIdx.x / 32 * kWarpRows + threadIdx.x % 32 / 4; }
 __device__ __forceinline__ u32 lane_column() { return threadIdx.x % 4 * 2; }
@@ -20,7 +20,8 @@ struct Shared {
     alignas(16) T a[kTile * kRow], b[(kColumns > kTile ? kColumns : kTile) * kRow];
 };
 
-// Up to kTile rows by eight columns of a tile's scores: of rows lane_row() and lane_row() + 8.
+// The thread's part of a tile's scores, up to kTile rows by eight columns: it has rows lane_row()
+// and lane_row() + 8.
 using Scores16 = float[kTile / 8][4];
 
 __device__ __forceinline__ u32 pair_at(const T* from) { return *(const u32*)from; }
@@ -41,7 +42,7 @@ __device__ __forceinline__ void multiply(bf16, float (&d)[4], const u32 (&a)[4],
     MEGJIT_MULTIPLY("bf16");
 }
 
-// Up to kPiece columns of kTile rows; zeros behind the last row and column.
+// Loads up to kPiece columns of kTile rows; with zeros after the last row and column.
 __device__ __forceinline__ void load_rows(const T* from, u32 stride, u32 rows, u32 columns, T* to) {
     const bool is_aligned = columns % 8 == 0 && stride % 8 == 0 && (u64)from % 16 == 0;
 #pragma unroll 2
@@ -58,7 +59,7 @@ __device__ __forceinline__ void load_rows(const T* from, u32 stride, u32 rows, u
     }
 }
 
-// Likewise kTile rows of the columns of the block's result, turned, two rows at a time.
+// Loads kTile rows of the columns of the block's result, transposed, two rows at a time.
 __device__ __forceinline__ void load_turned(const T* from, u32 stride, u32 rows, u32 columns, T* to) {
 #pragma unroll 2
     for (u32 i = 0; i < kTile / 2 * kColumns / kThreads; ++i) {
@@ -72,7 +73,7 @@ __device__ __forceinline__ void load_turned(const T* from, u32 stride, u32 rows,
     }
 }
 
-// s = products of the rows of a and those of b.
+// Sets s to the products of the rows of a and those of b.
 __device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_stride, u32 a_rows, const T* b,
                                               u32 b_stride, u32 b_rows, u32 width, Scores16& s) {
 #pragma unroll
@@ -107,7 +108,8 @@ struct Sums {
 #pragma unroll
         for (u32 n = 0; n < kColumns / 8; ++n) at[n][2 * half] *= factor, at[n][2 * half + 1] *= factor;
     }
-    // += the tile's weights times `rows` rows of x, whose columns begin where those of the result do.
+    // Adds the tile's weights times `rows` rows of x, whose columns begin where those of the result
+    // do.
     __device__ __forceinline__ void add(Shared& shared, const Scores16& weights, const T* x, u32 stride, u32 rows,
                                         u32 columns) {
         __syncthreads();
@@ -136,8 +138,10 @@ struct Sums {
     }
 };
 
-// Returns a mask of the thread's scores that dropout keeps, in the tile that begins there: bit 4 n + i is for s[n][i].
-// (They are drawn before they are needed, in a loop: as many blocks of random words at once would spill.)
+// Returns a mask of the thread's scores that dropout keeps, in the tile that begins there: bit 4 n
+// + i is for s[n][i].
+// (Random words are drawn before they are needed, in a loop: drawing all blocks at once would spill
+// registers.)
 template <bool over_keys>
 __device__ __forceinline__ u32 kept_scores(const Scores& scores, u32 query, u32 key) {
     u32 kept = 0;
@@ -159,15 +163,16 @@ __device__ __forceinline__ u32 kept_scores(const Scores& scores, u32 query, u32 
     return kept;
 }
 
-// Over the four threads that have a row's scores.
+// Joins a value over the four threads that have a row's scores.
 template <class Join>
 __device__ __forceinline__ float over_row(float x, const Join& join) {
     x = join(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
     return join(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
 }
 
-// Takes one of the thread's queries and the keys from `first` on: s, products, becomes exp(the scores - the largest of
-// the query so far), and `top` and `total` of the query grow. Returns the factor of its earlier sums.
+// Takes one of the thread's queries and the keys from `first` on: turns the products s into
+// exp(scores - the query's
+// largest score so far), and updates `top` and `total`. Returns the factor for earlier sums.
 __device__ __forceinline__ float softmax_step(const Scores& scores, u32 query, u32 first, u32 half, Scores16& s,
                                               float& top, float& total) {
     float largest = -infinity(), sum = 0;
@@ -180,7 +185,7 @@ __device__ __forceinline__ float softmax_step(const Scores& scores, u32 query, u
             largest = fmaxf(largest, score);
         }
     largest = fmaxf(top, over_row(largest, [](float a, float b) { return fmaxf(a, b); }));
-    const float shift = largest == -infinity() ? 0 : largest;  // all keys so far are hidden
+    const float shift = largest == -infinity() ? 0 : largest;  // if all keys so far are hidden
 #pragma unroll
     for (u32 n = 0; n < kTile / 8; ++n)
 #pragma unroll
@@ -241,7 +246,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
 
 // --- gradients ----------------------------------------------------------------------------------
 
-// shifts of each query: lse, or its parts.
+// Computes the shifts of each query: lse, or its parts.
 extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention p, u32 units, Operands o,
                                                                       float2* shifts) {
     __shared__ Shared shared;
@@ -270,10 +275,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
     }
 }
 
-// The weights of a tile, rows of the result by rows of the other side: queries by keys where the sum
-// goes over keys, else keys by queries. The gradient of the products of queries and keys, or what
-// dropout leaves of the probabilities. Both are 0 behind the last query, whose scores are minus
-// infinity.
+// Computes the weights of a tile, rows of the result by rows of the other side: queries by keys
+// where the sum goes
+// over keys, else keys by queries. They are the gradient of the products of queries and keys, or
+// the probabilities
+// after dropout. Both are 0 after the last query, whose scores are minus infinity.
 template <bool of_products, bool over_keys>
 __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p, const Operands& o, u64 head, u32 query,
                                              u32 key, Scores16& s) {

@@ -1,5 +1,5 @@
 // backends/cuda/kernels/collective.cpp -- collective operations and messages of a GPU's tensors, by
-// NCCL (backends/cuda/nccl). Elements of dtypes that it does not know move as bytes.
+// NCCL (backends/cuda/nccl). Elements of dtypes that NCCL does not know move as bytes.
 #include <map>
 #include <optional>
 
@@ -21,7 +21,7 @@ using nccl::Status;
 using runtime::Combine;
 using runtime::PartExchange;
 
-// How elements of a dtype are combined: as so many of NCCL's each.
+// How elements of a dtype are combined: each as `each` elements of an NCCL type.
 struct Combined {
     nccl::Type type = nccl::Type::f32;
     Reduction by = Reduction::sum;
@@ -65,12 +65,12 @@ constexpr nccl::Type kBytes = nccl::Type::u8;
 
 struct Options {
     bool in_place = false;  // y may be x
-    PartExchange parts = {};  // of which a member copies what it keeps
-    int peer = runtime::Communicator::kAll;  // of a message
+    PartExchange parts = {};  // a member copies the parts that it keeps
+    int peer = runtime::Communicator::kAll;  // the other member of a message
 };
 
-// `work` asks NCCL; its y is null where this process has no result. Of no `elements` the members
-// only meet. The number for `after` is the last result.
+// `work` calls NCCL; its y is null where this process has no result. Without `elements` the members
+// only meet. The last result is the number for `after`.
 template <class Work>
 Prepared collective(CudaDevice& device, const OpCall& call, std::span<const Type> outputs,
                     int64_t elements, Work work, const Options& options = {}) {
@@ -156,11 +156,11 @@ Prepared prepare_all_gather(CudaDevice& device, const OpCall& call, std::span<co
     });
 }
 
-// All at once: a sender waits for its receiver.
+// All parts travel at once, for a sender waits for its receiver.
 Status send_and_receive(std::span<const runtime::OutgoingBytes> sends,
                         std::span<const runtime::IncomingBytes> receives, const Library& library,
                         Comm comm, StreamHandle stream) {
-    // A communicator that does not block may say at each call that it is in progress.
+    // A communicator that does not block may report at each call that it is in progress.
     const auto has_failed = [](Status status) { return status && status != kInProgress; };
     Status status = library.begin_group();
     for (const auto& part : sends)
@@ -216,7 +216,7 @@ Prepared prepare_receive(CudaDevice& device, const OpCall& call, std::span<const
         {.peer = peer});
 }
 
-// What combines elements, and how.
+// The ops that combine elements, and how.
 const std::map<std::string_view, Combine>& combining() {
     static const std::map<std::string_view, Combine> table = {
         {"all_reduce_sum", Combine::sum},     {"all_reduce_prod", Combine::prod},

@@ -13,12 +13,12 @@ using codegen::dense_strides;
 using codegen::memory_order;
 using Part = runtime::Executable::Part;
 
-// Where no view of the tensor will do.
+// Copies where no view of the tensor serves.
 Prepared prepare_copy(CudaDevice&, const OpCall& call, std::span<const Type>) {
     return copy_of(call.inputs[0]);
 }
 
-// The result's elements lie where `strides` find them in the operand.
+// Copies elements that `strides` find in the operand.
 Prepared copy_by(Gpu& gpu, const Type& x, const std::vector<int64_t>& strides, const Type& y) {
     const std::vector<int64_t> to = dense_strides(y);
     Region region;
@@ -33,7 +33,7 @@ Prepared copy_by(Gpu& gpu, const Type& x, const std::vector<int64_t>& strides, c
 Prepared prepare_broadcast_to(CudaDevice& device, const OpCall& call,
                               std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
-    if (x.dtype != DType::c64) return nullptr;  // generated
+    if (x.dtype != DType::c64) return nullptr;  // other types are generated
     return copy_by(device.gpu(), x,
                    codegen::broadcast_strides(x.shape, dense_strides(x), outputs[0].shape),
                    outputs[0]);
@@ -41,7 +41,7 @@ Prepared prepare_broadcast_to(CudaDevice& device, const OpCall& call,
 
 Prepared prepare_transpose(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
-    if (x.dtype != DType::c64) return nullptr;  // generated
+    if (x.dtype != DType::c64) return nullptr;  // other types are generated
     const std::vector<int64_t> from = dense_strides(x);
     std::vector<int64_t> strides;
     for (const int64_t axis : call.integers("perm"))
@@ -53,10 +53,10 @@ Prepared prepare_relayout(CudaDevice& device, const OpCall& call, std::span<cons
     return copy_by(device.gpu(), call.inputs[0], dense_strides(call.inputs[0]), outputs[0]);
 }
 
-// The region of a slice: strides of the whole tensor scaled by the steps, and where it begins.
+// The region of a slice: the strides of the whole tensor times the steps, and the first element.
 struct Window {
     std::vector<int64_t> strides;
-    int64_t begin = 0;  // bytes
+    int64_t begin = 0;  // in bytes
 };
 Window window_of(const OpCall& call, const Type& whole) {
     Window w{dense_strides(whole)};
@@ -67,7 +67,7 @@ Window window_of(const OpCall& call, const Type& whole) {
     return w;
 }
 
-// Kernels move up to 16 bytes at a time: what is to lie inside of another tensor lies aligned.
+// Kernels move up to 16 bytes at a time: tensors inside of others must be aligned.
 bool may_lie_at(size_t offset) { return offset % 256 == 0; }
 
 Prepared prepare_slice(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
@@ -107,7 +107,7 @@ Prepared prepare_slice_set(CudaDevice& device, const OpCall& call, std::span<con
 Prepared prepare_concat(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
     const int axis = runtime::normalize_axis(call.integer("axis"), y.rank(), call.op.name);
-    // Memory's order: what lies outside of the axis, the axis, what lies inside.
+    // The order in memory: axes outside of `axis`, `axis` itself, and the axes inside.
     const std::vector<int> order = memory_order(y.layout, y.rank());
     Shape in_memory;
     for (int i : order) in_memory.push_back(y.shape[i]);
@@ -120,7 +120,7 @@ Prepared prepare_concat(CudaDevice& device, const OpCall& call, std::span<const 
     std::vector<Piece> pieces;
     std::vector<Part> parts;
     bool all_aligned = whole.outer == 1;
-    int64_t begin = 0, end = 0;  // bytes: of a row of the result, of all operands
+    int64_t begin = 0, end = 0;  // in bytes; `end` is the length of a row of all operands
     for (const Type& x : call.inputs) {
         const int64_t length = x.shape[axis] * whole.inner;
         Region region;
@@ -196,7 +196,7 @@ Prepared prepare_part(CudaDevice& device, const OpCall& call, std::span<const Ty
 
 // --- padding ------------------------------------------------------------------------------------
 
-struct Padding {  // as the kernels have it
+struct Padding {  // laid out as in the kernels
     int64_t narrow[runtime::kMaxRank] = {}, wide[runtime::kMaxRank] = {},
             before[runtime::kMaxRank] = {};
     Padding(const OpCall& call, const Shape& narrow_shape, const Shape& wide_shape) {

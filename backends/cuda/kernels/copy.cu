@@ -1,7 +1,7 @@
-// backends/cuda/kernels/copy.cu -- elements that only move. UNIT: what a thread moves at a time, up
-// to 16 bytes; all counts and strides are of units.
+// backends/cuda/kernels/copy.cu -- ops that only move elements. UNIT: what a thread moves at a
+// time, up to 16 bytes; all counts and strides are in units.
 
-// Neighbours are neighbours in memory, outermost first; strides may be negative or 0.
+// Consecutive axes are merged where memory allows, outermost first; strides may be negative or 0.
 struct Region {
     i64 extent[8], from[8], to[8];
 };
@@ -25,8 +25,8 @@ extern "C" __global__ void copy_rows(Region r, INDEX count, const UNIT* from, UN
     }
 }
 
-// Axis RANK - 2 is the one along which `from` is contiguous, and along RANK - 1 `to` is: blocks of
-// 32 x 8 threads turn tiles of 32 x 32.
+// `from` is contiguous along axis RANK - 2 and `to` along RANK - 1: blocks of 32 x 8 threads
+// transpose tiles of 32 x 32.
 extern "C" __global__ void copy_tiles(Region r, u32 tiles_p, u32 tiles_q, INDEX tiles, const UNIT* from,
                                       UNIT* to) {
     __shared__ UNIT tile[32][33];
@@ -69,7 +69,7 @@ struct Padding {
     i64 narrow[8], wide[8], before[8];
 };
 
-// Where place `at` of the wide side comes from; -1 for the constant.
+// The place from which place `at` of the padded side comes; -1 for the constant.
 __device__ __forceinline__ i64 source_of(i64 at, i64 extent, i64 before) {
     const i64 from = at - before;
     if (from >= 0 && from < extent) return from;
@@ -96,9 +96,10 @@ extern "C" __global__ void pad(Padding p, INDEX count, UNIT value, const UNIT* x
     }
 }
 
-// The places of the wide side that place `at` went to, ascending: `count` of them.
+// The places of the padded side that come from place `at`, ascending: `count` of them.
 struct Images {
-    i64 first, count, apart, last;  // first, first + apart, ...; the last one stands by itself
+    i64 first, count, apart, last;  // first, first + apart, ...; the last one has a place of its
+                                    // own
     __device__ __forceinline__ i64 at(i64 k) const { return k + 1 < count ? first + k * apart : last; }
 };
 __device__ __forceinline__ Images images_of(i64 at, i64 extent, i64 wide, i64 before) {
@@ -112,7 +113,7 @@ __device__ __forceinline__ Images images_of(i64 at, i64 extent, i64 wide, i64 be
     return {low ? mirrored : own, 1 + low + high, own - mirrored, high ? beyond : own};
 }
 
-// Sums in float, in the order of the CPU: over the last axis first, the axis before it next.
+// Sums are float, in the order of the CPU: first over the last axis, then over the axis before it.
 extern "C" __global__ void pad_grad(Padding p, INDEX count, const T* dy, T* dx) {
     for (INDEX i = first_thread(); i < count; i += all_threads()) {
         Images images[PAD_RANK];

@@ -78,7 +78,7 @@ uint64_t element_bits(DType dtype, double value) {
 
 namespace {
 
-// As the kernel has it.
+// laid out as in the kernel
 struct DeviceRegion {
     int64_t extent[runtime::kMaxRank] = {}, from[runtime::kMaxRank] = {},
             to[runtime::kMaxRank] = {};
@@ -91,7 +91,7 @@ struct DeviceRegion {
     }
 };
 
-// Elements of `bytes` as fewer, wider ones.
+// A region in wider units: its elements of `bytes` become fewer ones.
 Region widened(Region region, int64_t bytes, int64_t unit) {
     const int64_t factor = unit / bytes;
     for (int i = 0; i + 1 < region.rank; ++i)
@@ -110,8 +110,8 @@ int64_t unit_of(const Region& region, int64_t bytes) {
     return unit;
 }
 
-// Moves the axis along which `from` is contiguous, while `to` is so along the last one, before
-// that. False when tiles would not help.
+// Moves the axis along which `from` is contiguous before the last one, along which `to` is. Returns
+// false when tiles would not help.
 bool arrange_for_tiles(Region& region) {
     const Region::Axis last = region.axes[region.rank - 1];
     if (region.rank < 2 || last.to != 1 || last.from == 1 || last.from == 0) return false;
@@ -123,7 +123,7 @@ bool arrange_for_tiles(Region& region) {
     return false;
 }
 
-constexpr int64_t kCopyTile = 32;  // as copy_tiles has it
+constexpr int64_t kCopyTile = 32;  // the same number as in copy_tiles
 
 }  // namespace
 

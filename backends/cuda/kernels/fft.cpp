@@ -1,4 +1,4 @@
-// backends/cuda/kernels/fft.cpp -- Fourier transforms, which the host computes.
+// backends/cuda/kernels/fft.cpp -- Fourier transforms, which the host computes for the GPU.
 #include "backends/cuda/kernels/host_round_trip.h"
 
 namespace megjit::cuda {

@@ -20,14 +20,14 @@ public:
         for (const Type& type : call.inputs) place(type.bytes());
         for (const Type& type : outputs) place(type.bytes());
         place(kernel_->workspace_bytes());
-        memory_ = device.host_memory(std::max<size_t>(bytes, 1));  // empty tensors take none
+        memory_ = device.host_memory(std::max<size_t>(bytes, 1));  // empty tensors need none
         for (const size_t offset : offsets) places_.push_back(memory_.get() + offset);
         inputs_ = call.inputs.size();
         outputs_ = outputs.size();
     }
 
     ~HostRoundTrip() override {
-        if (last_) last_->wait_until_idle();  // it may still use the memory
+        if (last_) last_->wait_until_idle();  // the last run may still use the memory
     }
 
     void enqueue(runtime::Stream& given, void* const* inputs, void* const* outputs,
@@ -47,8 +47,8 @@ public:
 
 private:
     Prepared kernel_;
-    std::shared_ptr<std::byte[]> memory_;  // used by one run after the other
-    std::vector<void*> places_;  // of inputs, outputs and the kernel's workspace
+    std::shared_ptr<std::byte[]> memory_;  // runs use it one after the other
+    std::vector<void*> places_;  // where inputs, outputs and the kernel's workspace are
     std::vector<size_t> sizes_;
     size_t inputs_ = 0, outputs_ = 0;
     mutable std::mutex mutex_;

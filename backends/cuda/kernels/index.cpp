@@ -1,5 +1,5 @@
 // backends/cuda/kernels/index.cpp -- index_get, index_set, index_add, gather, scatter, scatter_add,
-// and what is made of places alone.
+// and the ops that need only places.
 #include <algorithm>
 #include <array>
 
@@ -10,7 +10,7 @@
 namespace megjit::cuda {
 namespace {
 
-// As the kernels have it.
+// laid out as in the kernels
 struct Access {
     int64_t extent[8] = {}, stride[8] = {};
     int64_t places_extent[8] = {}, from[8][8] = {};
@@ -19,15 +19,15 @@ struct Access {
     const void* index[8] = {};
 };
 
-// What kernels are compiled for, and what the host says of wrong places.
+// What kernels are compiled for, and what the host needs for errors of places.
 struct Plan {
     Access access = {};
     std::string op = {};
     std::array<int64_t, 8> axes = {};
-    size_t first = 0;  // operand that is an index
+    size_t first = 0;  // the first operand that is an index
     int indices = 1, places_rank = 0, rest_rank = 0;
-    bool along = false;  // gather and scatter
-    int64_t cells = 0, count = 0;  // of x; elements of the value, both in runs of one unit
+    bool along = false;  // true for gather and scatter
+    int64_t cells = 0, count = 0;  // cells of x; elements of the value, with runs in units
     int64_t x_elements = 0;
 
     Access with(void* const* in) const {
@@ -63,7 +63,7 @@ struct Plan {
     }
 };
 
-// index_get, index_set, index_add.
+// Plans index_get, index_set and index_add.
 Plan plan_indices(const OpCall& call, size_t first) {
     const Shape& x = call.inputs[0].shape;
     const auto strides = x.row_major_strides();
@@ -118,7 +118,7 @@ Plan plan_indices(const OpCall& call, size_t first) {
     return plan;
 }
 
-// gather, scatter, scatter_add: each element of the index is a place of its own.
+// Plans gather, scatter and scatter_add: each element of the index is a place of its own.
 Plan plan_along(const OpCall& call) {
     const Shape &x = call.inputs[0].shape, &index = call.inputs[1].shape;
     const int axis =
@@ -147,7 +147,7 @@ Plan plan_of(const OpCall& call, size_t first) {
     return call.op.name.starts_with("index_") ? plan_indices(call, first) : plan_along(call);
 }
 
-// Elements that only move: as wide as a run, and the addresses, allow.
+// Kernels that only move elements, in units as wide as a run, and the addresses, allow.
 class Movers {
 public:
     Movers(Gpu& gpu, const Plan& plan, const char* entry, int64_t element) {
@@ -187,8 +187,8 @@ Prepared prepare_get(CudaDevice& device, const OpCall& call, std::span<const Typ
     });
 }
 
-// Writing: what looks at the places first, and where that lies in the workspace. The first word
-// says whether a place was wrong.
+// The workspace of ops that write begins with the result of the check of places: the first word
+// says whether one was wrong.
 constexpr size_t kBadBytes = 256;
 
 void check_sizes(const Plan& plan) {
@@ -327,7 +327,7 @@ Prepared prepare_one_hot(CudaDevice& device, const OpCall& call, std::span<const
     });
 }
 
-// A pass makes this op: updates of parameters look at it (jit/passes/guard_updates.cpp).
+// A pass adds this op; updates of parameters read its result (jit/passes/guard_updates.cpp).
 Prepared prepare_has_failed(CudaDevice&, const OpCall&, std::span<const Type>) {
     return executable([](CudaStream& stream, void* const*, void* const* out, void*) {
         stream.tell_failure(out[0]);

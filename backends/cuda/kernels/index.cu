@@ -1,17 +1,18 @@
-// backends/cuda/kernels/index.cu -- reading and writing at places that int32 tensors name. Before
-// places are written they are looked at once, so that one thread alone writes each element: the
-// last place that names it, or the sum of all of them in their order.
+// backends/cuda/kernels/index.cu -- reading and writing at places that int32 tensors name. Before a
+// write all places are looked at, so that one thread alone writes each element: the last place that
+// names it, or the sum over all its places in their order.
 
-// x as [pre, places, rest, run]; a place is a cell of the indexed axes. Strides count runs of x.
+// x as [pre, places, rest, run]; a place selects a cell of the indexed axes. Strides count runs of
+// x.
 struct Access {
-    i64 extent[8], stride[8];  // of the axis that each index goes along
+    i64 extent[8], stride[8];  // of the axis that each index selects from
     i64 places_extent[8], from[8][8];  // the places' shape, and each index's strides over it
     i64 rest_extent[8], rest_stride[8];
     i64 places, rests, run, pre_stride;
     const i32* index[8];
 };
 
-// These are told of a place outside: the host, and the kernel that is to write there. Perhaps neither.
+// A wrong place is reported to the host, to the kernel that would write there, or to neither.
 struct Judge {
     Fault* fault;
     u32* bad;
@@ -24,8 +25,8 @@ struct Judge {
 };
 
 struct Place {
-    i64 row, cell;  // where it begins in x, and its number among all cells of the indexed axes; -1
-                    // outside of x
+    i64 row, cell;  // the place's first element in x, and its number among all cells of the indexed
+                    // axes; -1 outside of x
 };
 __device__ __forceinline__ Place place_of(const Access& a, INDEX k, Judge judge) {
     i64 at[INDICES] = {};
@@ -37,7 +38,7 @@ __device__ __forceinline__ Place place_of(const Access& a, INDEX k, Judge judge)
         for (int i = 0; i < INDICES; ++i) at[i] += (i64)(rest - above * extent) * a.from[i][axis];
         rest = above;
     }
-#if ALONG  // the index is as large as what is read; `from` finds its line in x
+#if ALONG  // the index has the shape of what is read; `from` finds its line in x
     const i64 index = judge.checked(a.index[0][k], a.extent[0], 0, (i64)k), row = at[0] + index * a.stride[0];
     return {row, index < 0 ? -1 : row};
 #else
@@ -55,7 +56,7 @@ __device__ __forceinline__ Place place_of(const Access& a, INDEX k, Judge judge)
 #endif
 }
 
-// One element of the value, [pre, places, rest, run], taken apart.
+// The indices of one element of the value, [pre, places, rest, run].
 struct Element {
     INDEX place, pre, rest, unit;
     __device__ __forceinline__ Element(const Access& a, INDEX i) {
@@ -65,7 +66,7 @@ struct Element {
         pre = outer / (INDEX)a.places;
         place = outer - pre * (INDEX)a.places;
     }
-    // Where it lies in x when its place begins at `row`.
+    // The element's position in x when its place begins at `row`.
     __device__ __forceinline__ i64 in_x(const Access& a, i64 row) const {
         row += (i64)pre * a.pre_stride;
         INDEX r = rest;
@@ -90,7 +91,7 @@ extern "C" __global__ void get(Access a, INDEX count, const UNIT* x, UNIT* y, Fa
     }
 }
 
-// `last`: of each cell, the last place that names it, plus 1. `bad`: nothing may be written.
+// Sets `last` to the last place that names each cell, plus 1. `bad`: nothing may be written.
 extern "C" __global__ void find_last(Access a, INDEX places, u32* last, u32* bad, Fault* fault) {
     for (INDEX k = first_thread(); k < places; k += all_threads()) {
         const i64 cell = place_of(a, k, {fault, bad}).cell;
@@ -108,7 +109,8 @@ extern "C" __global__ void set(Access a, INDEX count, const u32* last, const u32
     }
 }
 
-// Each place's cell and number: sorted, the places of a cell follow each other in their order.
+// Writes each place's cell and number as a word: when sorted, the places of a cell follow each
+// other in their order.
 extern "C" __global__ void find_words(Access a, INDEX places, u64* words, u32* bad, Fault* fault) {
     for (INDEX k = first_thread(); k < places; k += all_threads())
         words[k] = (u64)place_of(a, k, {fault, bad}).cell << 32 | (u64)k;
@@ -120,10 +122,11 @@ __device__ __forceinline__ i32 plus(i32 a, i32 b) { return (i32)((u32)a + (u32)b
 extern "C" __global__ void add(Access a, INDEX count, const u64* words, const u32* bad, const T* value, T* y) {
     if (*bad) return;
     for (INDEX i = first_thread(); i < count; i += all_threads()) {
-        const Element element(a, i);  // its place: one of the sorted ones
+        const Element element(a, i);  // its place is one of the sorted words
         INDEX k = element.place;
         const u64 cell = words[k] >> 32;
-        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // the thread that begins the cell adds all
+        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // the thread at the cell's first word
+                                                            // adds all
         T* const to = y + element.in_x(a, place_of(a, (INDEX)(u32)words[k], {}).row);
         auto sum = widen(*to);
         for (; k < (INDEX)a.places && words[k] >> 32 == cell; ++k)

@@ -1,5 +1,5 @@
-// backends/cuda/kernels/labels.cu -- what is computed from places alone: checked ones, coordinates,
-// and one-hot rows.
+// backends/cuda/kernels/labels.cu -- ops that need only places: checked ones, coordinates, and
+// one-hot rows.
 
 #if EXTENT
 extern "C" __global__ void check(i64 lowest, i64 extent, INDEX count, const i32* index, i32* y,

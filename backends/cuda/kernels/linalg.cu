@@ -3,8 +3,9 @@
 
 constexpr u32 kThreads = 256;
 
-// A pivot is the row of column c, from c on, whose element is largest: the first of equals, and a NaN only on the
-// diagonal.
+// A pivot is the row from c on with the largest element in column c: the first of equal ones, and a
+// NaN only if
+// it is on the diagonal.
 struct Pivot {
     double size;
     u32 row;
@@ -33,7 +34,8 @@ __device__ __forceinline__ Pivot pivot_of(const double* a, u32 n, u32 c, double*
     return best;
 }
 
-// `work` holds, of each matrix, [n, 2 n]: the matrix beside what becomes its inverse; and a column.
+// `work` holds [n, 2 n] for each matrix, which are the matrix and its future inverse side by side;
+// and a column.
 extern "C" __global__ void matinv(u32 n, INDEX count, const float* x, float* y, double* work, Fault* fault) {
     __shared__ double sizes[kThreads];
     __shared__ u32 rows[kThreads];
@@ -53,7 +55,7 @@ extern "C" __global__ void matinv(u32 n, INDEX count, const float* x, float* y, 
             }
             const double scale = 1 / a[(u64)pivot.row * n + c];
             __syncthreads();
-            for (u32 i = threadIdx.x; i < 2 * n; i += kThreads) {  // exchange, and scale
+            for (u32 i = threadIdx.x; i < 2 * n; i += kThreads) {  // exchanges rows, and scales
                 double* const m = i < n ? a + i : inverse + (i - n);
                 const double other = m[(u64)c * n];
                 m[(u64)c * n] = i < c ? m[(u64)pivot.row * n] : m[(u64)pivot.row * n] * scale;

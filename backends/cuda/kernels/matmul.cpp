@@ -1,5 +1,5 @@
-// backends/cuda/kernels/matmul.cpp -- products of integer matrices; others are NVIDIA's libraries',
-// some of them of copies whose extents suit tensor cores.
+// backends/cuda/kernels/matmul.cpp -- products of integer matrices, and of real ones whose copies
+// have extents that suit tensor cores. NVIDIA's libraries compute all other products.
 #include "runtime/ops/matmul.h"
 
 #include <optional>
@@ -12,7 +12,7 @@
 namespace megjit::cuda {
 namespace {
 
-struct Product {  // as the kernel has it
+struct Product {  // laid out as in the kernel
     int64_t m, n, k;
     int64_t a_row, a_column, b_row, b_column;
     int64_t batch[8] = {}, a_batch[8] = {}, b_batch[8] = {};
@@ -38,7 +38,7 @@ struct Product {  // as the kernel has it
 
 // --- products of copies -------------------------------------------------------------------------
 
-// A matrix and the larger one that is multiplied in its place.
+// A matrix, and the larger one that is multiplied in its place.
 struct Padded {
     int64_t rows, columns, all_rows, all_columns;
     bool is_copy() const { return rows != all_rows || columns != all_columns; }
@@ -59,9 +59,9 @@ struct PaddedMatrices {
     int64_t k, all_k;
 };
 
-// Tensor cores want rows that begin at 16 bytes: of others the product takes eight times as long,
-// and a copy is worth its bytes if each element takes part in enough products. (GPT-2's 50,257
-// words on an H100: 6.6 ms by cuBLASLt, 0.9 by 50,264.)
+// Tensor cores want rows that begin at multiples of 16 bytes: with other rows a product takes eight
+// times as long, and a copy pays if each element takes part in enough products. (GPT-2's 50,257
+// words on an H100: 6.6 ms by cuBLASLt, 0.9 when padded to 50,264.)
 std::optional<PaddedMatrices> padded(const OpCall& call, std::span<const Type> outputs) {
     constexpr int64_t kLeastProducts = 256;
     const DType dtype = outputs[0].dtype;
@@ -125,8 +125,8 @@ public:
 private:
     static int64_t size_of(DType dtype) { return static_cast<int64_t>(runtime::size_of(dtype)); }
     RegionCopy a_, b_, y_;
-    size_t bytes_[3];  // of the copies of a, b and y; 0: there is none
-    bool fills_;  // what is added to the sums must be 0
+    size_t bytes_[3];  // bytes of the copies of a, b and y; 0: there is none
+    bool fills_;  // the added terms of the sums must be 0
     std::shared_ptr<const runtime::Executable> product_;
     std::string remark_;
 };
@@ -139,7 +139,7 @@ Prepared prepare_matmul(CudaDevice& device, const OpCall& call, std::span<const 
         return std::make_shared<const ProductOfCopies>(device, call, y.dtype, *matrices);
     }
     if (y.numel() == 0) return nothing_to_do();
-    constexpr int64_t kTile = 16;  // as the kernel has it
+    constexpr int64_t kTile = 16;  // the same number as in the kernel
     const runtime::MatmulProblem p = runtime::matmul_problem(call, outputs);
     const int64_t tiles_m = (p.m + kTile - 1) / kTile, tiles_n = (p.n + kTile - 1) / kTile,
                   tiles = y.numel() / (p.m * p.n) * tiles_m * tiles_n;

@@ -1,10 +1,10 @@
-// backends/cuda/kernels/matmul.cu -- products of integer matrices, whose sums wrap in the dtype R of
-// the result: no library of NVIDIA's has them. A block for 16 x 16 results, a thread for each. Shared
-// memory holds words: four elements of 8 bits along the sum, or one wider one.
+// backends/cuda/kernels/matmul.cu -- products of integer matrices, whose sums wrap in the dtype R
+// of the result: NVIDIA's libraries have none. A block computes 16 x 16 results, with a thread for
+// each. Shared memory holds words: four elements of 8 bits along the sum, or one wider element.
 
 constexpr u32 kTile = 16, kPacked = sizeof(T) == 1 ? 4 : 1;
 
-// Elements `begin` to `begin + kPacked` of a line whose elements from `end` on are zeros.
+// Packs elements `begin` to `begin + kPacked` of a line; elements from `end` on are zeros.
 __device__ __forceinline__ u32 word(const T* line, i64 begin, i64 end, i64 stride) {
     if (kPacked == 1) return begin < end ? (u32)line[begin * stride] : 0;
     u32 bits = 0;
@@ -21,7 +21,8 @@ __device__ __forceinline__ u32 step(u32 a, u32 b, u32 sum, Wide) { return sum + 
 struct Product {
     i64 m, n, k;
     i64 a_row, a_column, b_row, b_column;  // strides
-    i64 batch[8], a_batch[8], b_batch[8];  // extents, and strides: 0 where it is the same matrix
+    i64 batch[8], a_batch[8], b_batch[8];  // extents, and strides: 0 where all batches share the
+                                           // matrix
 };
 
 extern "C" __global__ void multiply(Product p, INDEX tiles_m, INDEX tiles_n, INDEX tiles, const T* a, const T* b,

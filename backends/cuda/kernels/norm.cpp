@@ -1,5 +1,5 @@
-// backends/cuda/kernels/norm.cpp -- what generated kernels of normalizations, softmax and sums do
-// not take: empty tensors, channels-last and complex ones.
+// backends/cuda/kernels/norm.cpp -- normalizations, softmax and sums that generated kernels do not
+// take: of empty, channels-last and complex tensors.
 #include <algorithm>
 
 #include "backends/cuda/kernels/executables.h"
@@ -7,7 +7,7 @@
 namespace megjit::cuda {
 namespace {
 
-// Prepares the op `inner` on the same tensors under other types.
+// Prepares the op `inner` on the same tensors with other types.
 Prepared prepare_as(CudaDevice& device, const OpCall& call, std::span<const Type> inputs,
                     std::span<const Type> outputs) {
     return device.prepare({call.op, call.attrs, inputs}, outputs);

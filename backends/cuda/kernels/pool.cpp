@@ -7,7 +7,7 @@
 namespace megjit::cuda {
 namespace {
 
-struct Pooling {  // as the kernels have it
+struct Pooling {  // laid out as in the kernels
     int64_t channels = 0;
     int32_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
     int32_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0};
@@ -21,7 +21,7 @@ struct Pooling {  // as the kernels have it
         if (window.counts_padding) counted = 1;
         int64_t plane = 1;
         for (int axis = 0; axis < dims; ++axis) {
-            const int at = 3 - dims + axis;  // what the tensor lacks has extent 1
+            const int at = 3 - dims + axis;  // axes that the tensor lacks have extent 1
             const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
             plane *= x[axis + 2];
             in[at] = number(x[axis + 2]);

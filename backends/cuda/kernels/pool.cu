@@ -1,28 +1,28 @@
-// backends/cuda/kernels/pool.cu -- max and average pooling and their gradients, in float, both
+// backends/cuda/kernels/pool.cu -- max and average pooling and their gradients, in float, for both
 // layouts: CHANNELS_LAST is 0 or 1. Sums are added in the order of the CPU's kernels. Gradients of
-// max pooling find the place of each window's first largest element, and then each element of x
-// collects from the windows that it is in.
+// max pooling first find the place of each window's first largest element; then each element of x
+// collects from the windows that contain it.
 
 struct Pooling {
     i64 channels;
     i32 in[3], out[3];  // depth, height, width
     i32 kernel[3], stride[3], padding[3];
     i32 adaptive;
-    float counted;  // elements of a window with its padding; 0: those inside only
+    float counted;  // elements of a window with its padding; 0: only those inside count
 };
 
 struct Range {
     i32 begin, end;
     __device__ __forceinline__ i32 size() const { return end - begin; }
 };
-// The elements of window `o` along an axis.
+// Returns the elements of window `o` along an axis.
 __device__ __forceinline__ Range window(const Pooling& p, int axis, i32 o) {
     const i32 in = p.in[axis], out = p.out[axis];
     if (p.adaptive) return {(i32)((i64)o * in / out), (i32)(((i64)(o + 1) * in + out - 1) / out)};
     const i32 begin = o * p.stride[axis] - p.padding[axis], end = begin + p.kernel[axis];
     return {begin > 0 ? begin : 0, end < in ? end : in};
 }
-// The windows that have element `i`.
+// Returns the windows that contain element `i`.
 __device__ __forceinline__ Range windows(const Pooling& p, int axis, i32 i) {
     const i32 in = p.in[axis], out = p.out[axis];
     if (p.adaptive) return {(i32)((i64)i * out / in), (i32)(((i64)(i + 1) * out + in - 1) / in)};
@@ -34,9 +34,10 @@ __device__ __forceinline__ float weight(const Pooling& p, i32 elements) {
     return 1.0f / (p.counted > 0 ? p.counted : (float)elements);
 }
 
-// A place of a tensor [n, c, extents], and where its plane lies in tensors of other extents.
+// An element of a tensor [n, c, extents], and the position of its plane in tensors of other
+// extents.
 struct At {
-    i64 outer, channel;  // of row-major tensors all planes are outer ones
+    i64 outer, channel;  // in row-major tensors all planes are outer ones
     i32 at[3];
     __device__ __forceinline__ At(const Pooling& p, const i32* extents, INDEX i) {
         channel = 0;

@@ -1,6 +1,6 @@
-// backends/cuda/kernels/prelude.cu -- what the kernels of this folder share. Compiled by NVRTC
-// without any header, with --fmad=false: what is computed has the bits of the same code on a CPU.
-// Definitions of the host stand before it: INDEX is the type that counts what a launch covers.
+// backends/cuda/kernels/prelude.cu -- what the kernels of this folder share. NVRTC compiles it
+// without any header and with --fmad=false: so results have the bits of the same code on a CPU. The
+// host puts definitions before it: INDEX is the type that counts what a launch covers.
 
 typedef signed char i8;
 typedef unsigned char u8;
@@ -72,8 +72,9 @@ __device__ __forceinline__ INDEX all_threads() { return (INDEX)gridDim.x * block
 
 // --- wrong values ---
 
-// As the host has it. Of several wrong values the first one is told, whichever thread finds it: the
-// greatest `value` is kept, which has the operand, the place and what lies there in falling weight.
+// The same as on the host. Of several wrong values the first one is reported, whichever thread
+// finds it: the greatest `value` is kept, whose bits are the operand, the place and the wrong
+// number, from the highest down.
 struct Fault {
     i32 kind, axis;
     u64 value;

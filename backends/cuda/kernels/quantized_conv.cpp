@@ -9,7 +9,7 @@
 namespace megjit::cuda {
 namespace {
 
-struct Conv {  // as the kernel has it
+struct Conv {  // laid out as in the kernel
     int64_t x_strides[5] = {};
     int32_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1},
             padding[3] = {}, dilation[3] = {1, 1, 1};
@@ -24,7 +24,7 @@ struct Conv {  // as the kernel has it
         const std::vector<int64_t> strides = codegen::dense_strides(p.x);
         x_strides[0] = strides[0], x_strides[1] = strides[1];
         for (int axis = 0; axis < p.window.dims; ++axis) {
-            const int at = 3 - p.window.dims + axis;  // what the tensor lacks has extent 1
+            const int at = 3 - p.window.dims + axis;  // axes that the tensor lacks have extent 1
             const auto number = [](int64_t value) { return static_cast<int32_t>(value); };
             const auto own = static_cast<size_t>(axis);
             x_strides[at + 2] = strides[own + 2];
@@ -44,7 +44,7 @@ Prepared prepare_quantized_conv(CudaDevice& device, const OpCall& call,
     const int64_t n = p.y.numel();
     if (n == 0) return nothing_to_do();
     const Conv conv(p, call.inputs[2].numel());
-    // Words of four channels begin at multiples of 4, as the tensors do.
+    // Words of four channels begin at multiples of 4 bytes, as the tensors do.
     const int64_t* const strides = conv.x_strides;
     bool by_fours = strides[1] == 1 && conv.channels % 4 == 0 && strides[0] % 4 == 0;
     for (int axis = 0; axis < 3; ++axis)

@@ -1,10 +1,10 @@
 // backends/cuda/kernels/quantized_conv.cu -- convolution of 8-bit integers, exact in 32 bits, then
-// scale, bias, relu and saturation: a thread for each element of the result.
+// scale, bias, relu and saturation: with a thread for each element of the result.
 
 struct Conv {
     i64 x_strides[5];  // n, c, depth, height, width
     i32 in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
-    i32 channels, group_out;  // of a group: inputs, outputs
+    i32 channels, group_out;  // channels of a group: inputs, outputs
     i32 out_channels, scales, rectifies;
 };
 
@@ -16,8 +16,8 @@ __device__ __forceinline__ float clamped(float value, float low, float high) {
 __device__ __forceinline__ void store(float value, i8* to) { *to = (i8)clamped(value, -128, 127); }
 __device__ __forceinline__ void store(float value, u8* to) { *to = (u8)clamped(value, 0, 255); }
 
-// Four channels at a time where they lie side by side (FOURS): those of x always; those of the
-// weights where there is one tap.
+// Takes four channels at a time where they lie side by side (FOURS): those of x always do; those of
+// the weights where there is one tap.
 __device__ __forceinline__ i32 channels_of(const Conv& p, const X* pixel, const i8* weights, i32 taps, i32 sum) {
     if (FOURS) {
         for (i32 c = 0; c < p.channels; c += 4) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ i32 channels_of(const Conv& p, const X* pixel, const 
     return sum;
 }
 
-// `i` counts the places of y in memory's order: CHANNELS_LAST or not.
+// `i` counts the elements of y in the order of memory: CHANNELS_LAST or not.
 extern "C" __global__ void quantized_conv(Conv p, INDEX count, const X* x, const i8* w, const float* scale,
                                           const float* bias, Y* y) {
     for (INDEX i = first_thread(); i < count; i += all_threads()) {

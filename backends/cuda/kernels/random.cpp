@@ -1,5 +1,5 @@
-// backends/cuda/kernels/random.cpp -- random numbers. Permutations and choices, each step of which
-// needs the one before, are made by the host.
+// backends/cuda/kernels/random.cpp -- random numbers. The host makes permutations and choices, in
+// which each step needs the one before.
 #include "backends/cuda/kernels/host_round_trip.h"
 #include "backends/cuda/kernels/texts.h"
 #include "runtime/ops/dropout.h"
@@ -38,7 +38,7 @@ Prepared prepare_dropout_mask(CudaDevice& device, const OpCall& call,
     return by_blocks(device.gpu(), "dropout_mask", outputs[0].numel(), dropout.below, dropout.kept);
 }
 
-// A key and one or two parameters.
+// Prepares an op of a key and one or two parameters.
 Prepared prepare_draws(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const int64_t n = outputs[0].numel();
     if (n == 0) return nothing_to_do();

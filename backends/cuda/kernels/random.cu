@@ -1,5 +1,5 @@
-// backends/cuda/kernels/random.cu -- random numbers, with the bits of the CPU's: behind philox.h
-// and distributions.h, which it compiles again.
+// backends/cuda/kernels/random.cu -- random numbers, with the bits of the CPU's. This text follows
+// philox.h and distributions.h, which it compiles again.
 
 using namespace megjit::runtime;
 
@@ -7,7 +7,7 @@ struct alignas(16) Four {
     float at[4];
 };
 
-// A thread for each block of four words. The last one may be cut off.
+// Has a thread for each block of four words. The last block may be cut off.
 template <class Make>
 __device__ __forceinline__ void over_blocks(INDEX n, const i32* key, float* y, const Make& make) {
     const Philox g = Philox::from_key(key);
@@ -45,7 +45,7 @@ extern "C" __global__ void dropout_mask(INDEX n, u32 threshold, float kept, cons
     });
 }
 
-// A thread for each element, with a stream of its own.
+// Has a thread for each element, which draws from a stream of its own.
 #define MEGJIT_DRAW(name, parameters, number)                                           \
     extern "C" __global__ void name parameters {                                        \
         const Philox g = Philox::from_key(key);                                         \

@@ -1,6 +1,7 @@
 // backends/cuda/kernels/scan.cu -- running sums along the middle axis of [outer, n, inner]. Floats
-// add up in double, integers wrap. Lines are cut into parts, so that a few long ones keep the GPU
-// busy: first the sum of each part, then the running sums, which begin with the parts before.
+// are added up in double, integers wrap. Lines are divided into parts, so that a few long ones keep
+// the GPU busy: first the sum of each part is computed, then the running sums, which begin with the
+// parts before.
 
 constexpr u32 kThreads = 256, kEach = 4;
 
@@ -15,7 +16,7 @@ __device__ __forceinline__ void store(Sum sum, OUT* to) { *to = (OUT)sum; }
 #endif
 
 struct Scan {
-    i64 n, inner, parts, length;  // `length`: of a part
+    i64 n, inner, parts, length;  // `length` is that of a part
     i32 exclusive, reverse;
     __device__ __forceinline__ i64 place(i64 k) const { return reverse ? n - 1 - k : k; }
     __device__ __forceinline__ i64 end(i64 part) const {
@@ -61,7 +62,7 @@ extern "C" __global__ void scan_columns(Scan s, i64 lines, const T* x, const Sum
 
 // --- rows: a block for each part of one ---
 
-// Sums of all threads before this one, and of all, in an order that follows from kThreads.
+// Sums over all threads before this one, and over all, in an order that follows from kThreads.
 struct Joined {
     Sum before, all;
 };

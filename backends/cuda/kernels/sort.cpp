@@ -8,7 +8,7 @@
 namespace megjit::cuda {
 namespace {
 
-constexpr int64_t kSortTile = 2048;  // words, as sort.cu has it
+constexpr int64_t kSortTile = 2048;  // words, the same number as in sort.cu
 constexpr uint32_t kThreads = 256;  // of a block there and in scan.cu
 
 int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -73,12 +73,12 @@ Prepared prepare_sort(CudaDevice& device, const OpCall& call, std::span<const Ty
 
 // --- cumsum -------------------------------------------------------------------------------------
 
-struct Scan {  // as the kernels have it
+struct Scan {  // laid out as in the kernels
     int64_t n = 0, inner = 0, parts = 0, length = 0;
     int32_t exclusive = 0, reverse = 0;
 };
 
-// Enough parts for all multiprocessors, none shorter than `least`.
+// Returns enough parts for all multiprocessors, none shorter than `least`.
 int64_t parts_of(int64_t lines, int64_t n, int64_t enough, int64_t least) {
     constexpr int64_t kMost = 64;
     return std::clamp<int64_t>(std::min(enough / lines, n / least), 1, kMost);

@@ -1,11 +1,11 @@
-// backends/cuda/kernels/sort.cu -- sorting by words: the key of an element above its place in the
-// line, so that all words differ and their order is a stable order of the elements. Tiles are
-// sorted by bitonic networks (Batcher 1968) in shared memory, and merged in pairs, each block
-// finding what falls to it along the merge path (Green, McColl and Bader 2012).
+// backends/cuda/kernels/sort.cu -- sorting by words: a word has an element's key above its place in
+// the line, so that all words differ and their order is a stable order of the elements. Tiles are
+// sorted by bitonic networks (Batcher 1968) in shared memory, and merged in pairs; each block finds
+// its part of a merge along the merge path (Green, McColl and Bader 2012).
 
 constexpr u32 kTile = 2048, kThreads = 256, kEach = kTile / kThreads;
 
-// Sorts what lies in `tile` in parts of `part` words, a power of two.
+// Sorts the words in `tile` in parts of `part` words, a power of two.
 __device__ __forceinline__ void sort_parts(u64* tile, u32 part) {
     for (u32 size = 2; size <= part; size *= 2)
         for (u32 apart = size / 2; apart > 0; apart /= 2) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ void sort_parts(u64* tile, u32 part) {
     __syncthreads();
 }
 
-// Lines of n words, cut into parts: word `slot` of a block's tile.
+// Lines of n words, divided into parts: the position of word `slot` of a block's tile.
 struct Slot {
     INDEX line, at;
     bool inside;
@@ -48,7 +48,7 @@ extern "C" __global__ void sort_tiles(u32 part, INDEX parts, INDEX lines, INDEX 
     }
 }
 
-// How many of the first `diagonal` words of both are of a.
+// Returns how many of the first `diagonal` words of the merged sequence come from a.
 __device__ __forceinline__ i64 split_at(const u64* a, i64 na, const u64* b, i64 nb, i64 diagonal) {
     i64 low = diagonal > nb ? diagonal - nb : 0, high = diagonal < na ? diagonal : na;
     while (low < high) {
@@ -93,7 +93,7 @@ extern "C" __global__ void merge(i64 length, INDEX lines, INDEX n, INDEX tiles, 
 // --- elements to words and back -----------------------------------------------------------------
 
 #ifdef T
-// Unsigned order is that of the values; NaN is the largest, -0 equals 0.
+// The unsigned order of keys is that of the values; NaN is the largest, -0 equals 0.
 __device__ __forceinline__ u32 key_of(float v) {
     if (v != v) return 0xFFFFFFFFu;
     const u32 bits = __float_as_uint(v + 0.0f);
@@ -110,7 +110,7 @@ extern "C" __global__ void make_words(i64 n, i64 inner, INDEX count, u32 flip, c
     }
 }
 
-// The first k of each line.
+// Takes the first k words of each line.
 extern "C" __global__ void take(i64 n, i64 k, i64 inner, INDEX count, const u64* words, const T* x, T* values,
                                 i32* places) {
     for (INDEX i = first_thread(); i < count; i += all_threads()) {

@@ -22,11 +22,11 @@ namespace {
 
 using Clock = Watch::Clock;
 
-constexpr auto kFirstNap = std::chrono::microseconds(10);  // while NCCL takes what it was given
+constexpr auto kFirstNap = std::chrono::microseconds(10);  // sleep while NCCL takes over its work
 constexpr auto kLongestNap = std::chrono::milliseconds(5);
-constexpr auto kLook = std::chrono::milliseconds(100);  // how often a waiting thread looks around
+constexpr auto kLook = std::chrono::milliseconds(100);  // between two looks of a waiting thread
 
-// NCCL's kernels run on cards alone; tests bring a library of their own for emulated ones.
+// NCCL's kernels run only on real cards; tests bring a library of their own for emulated ones.
 const Library* library_for(const Gpu& gpu, std::string* why_not) {
     if (gpu.driver().emulation() && runtime::debug().nccl.empty()) {
         *why_not = "an emulated GPU does not run it";
@@ -35,10 +35,10 @@ const Library* library_for(const Gpu& gpu, std::string* why_not) {
     return Library::find(why_not);
 }
 
-// What has been queued last, by any group: two of one GPU at once could wait for each other.
+// The last work of any group: two operations of NCCL on one GPU at once could wait for each other.
 struct Last {
     runtime::Turn turn{
-        "an exchange by NCCL"};  // from the meeting on: all members queue in one order
+        "an exchange by NCCL"};  // taken before the meeting: all members queue in one order
     CudaStream* stream = nullptr;
     CudaStream::Ticket ticket = 0;
 };
@@ -70,7 +70,8 @@ std::string place_of(const Gpu& gpu, std::string* why_not) try {
 std::shared_ptr<Group> Group::of(Gpu& gpu, const std::string& key,
                                  const runtime::GroupClaims& claims) {
     static std::mutex mutex;
-    static auto* groups = new std::map<std::string, std::shared_ptr<Group>>;  // as devices
+    static auto* groups = new std::map<std::string, std::shared_ptr<Group>>;  // never destroyed, as
+                                                                              // devices
     auto members = runtime::find_communicator(key, claims);
     const std::lock_guard lock(mutex);
     std::shared_ptr<Group>& group = (*groups)[key];
@@ -176,7 +177,7 @@ void Group::run(const Call& call, CudaStream& stream, CudaStream& results, const
     } catch (const DeviceError& error) {
         end(std::current_exception());
         members_->give_up(call, error.what(), {});
-    } catch (...) {  // an interrupt, say: what NCCL was asked for is half done
+    } catch (...) {  // such as an interrupt: NCCL's work is half done
         end(std::current_exception());
         try {
             members_->give_up(call, "an error came up", {});

@@ -14,10 +14,10 @@ using runtime::cat;
 namespace {
 
 constexpr auto kNap = std::chrono::milliseconds(20);
-// A member that has done its part may leave while ours is still on its way.
+// A member that has done its part may leave while our operation still runs.
 constexpr auto kFarewell = std::chrono::seconds(1);
-// So long the others are told, and asked what they know, before the GPU is freed: that may need
-// Python's lock, whose holder may be waiting for the GPU.
+// How long the others may take to hear of a failure, and to say what they know, before the GPU is
+// freed: they may need Python's lock, whose holder may be waiting for the GPU.
 constexpr auto kTold = std::chrono::seconds(2);
 constexpr unsigned kWithoutTiming = 2;
 
@@ -39,7 +39,7 @@ std::exception_ptr told(const std::shared_ptr<runtime::Communicator>& members, c
 }  // namespace
 
 Watch& Watch::instance() {
-    static auto* one = new Watch;  // never destroyed: as devices
+    static auto* one = new Watch;  // never destroyed, as devices
     return *one;
 }
 
@@ -90,8 +90,8 @@ void Watch::run() {
     }
 }
 
-// Also of a GPU that does no more work: its stream tells that. At exit the driver may shut down
-// before this thread ends.
+// True also for a GPU that does no more work: its stream reports that. At exit the driver may shut
+// down before this thread ends.
 bool Watch::is_past(const Flight& flight, Event event) const try {
     constexpr Result kNotReady = 600;
     const Entered entered = flight.group->gpu_.enter();

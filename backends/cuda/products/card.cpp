@@ -32,7 +32,7 @@ CardDescription describe_card(const CudaDriver& driver, int ordinal) {
     const Functions& call = driver.call();
     DeviceId device = 0;
     driver.check(call.device(&device, ordinal), "cuDeviceGet");
-    // By the driver's numbers of attributes.
+    // Attributes are named by the driver's numbers.
     const auto ask = [&](int attribute) {
         int value = 0;
         driver.check(call.device_attribute(&value, attribute, device), "cuDeviceGetAttribute");
@@ -58,7 +58,7 @@ CardDescription describe_card(const CudaDriver& driver, int ordinal) {
     card.shared_reserved = ask(111);
     card.cache_bytes = ask(38);
     card.memory_bus_bits = ask(37);
-    // Drivers that do not tell them give 0: times are estimated by them.
+    // Some drivers give 0 for these: the least values are used, for times are estimated from them.
     card.clock_khz = std::max(ask(13), kLeastClockKhz);
     card.memory_clock_khz = std::max(ask(36), kLeastClockKhz);
     card.launches_cooperatively = ask(95) != 0;

@@ -23,7 +23,7 @@ using runtime::OpCall;
 using runtime::Type;
 
 constexpr int kTried = 8;  // proposals that a search times
-constexpr uint32_t kAlignment = 16;  // bytes, of every operand
+constexpr uint32_t kAlignment = 16;  // in bytes; every operand has it
 
 // One of the library's descriptors, owned.
 template <class Raw>
@@ -64,8 +64,8 @@ private:
 
 struct Steps {
     Epilogue epilogue = Epilogue::none;
-    std::optional<size_t> bias = {}, addend = {};  // operands of the op
-    bool sums = false;  // of a factor, the second result
+    std::optional<size_t> bias = {}, addend = {};  // which operands of the op
+    bool sums = false;  // the second result is the sums of a factor
 };
 
 // The library's first factor is our second one.
@@ -73,7 +73,8 @@ Steps steps_of_sums(int64_t of) {
     return {.epilogue = of == 0 ? Epilogue::sums_b : Epilogue::sums_a, .sums = true};
 }
 
-// Empty where the library has no such order of steps: it adds the addend and the bias, then relu.
+// Empty where the library lacks this order of steps: it adds the addend and the bias, then applies
+// relu.
 std::optional<Steps> steps_of(const MatmulProblem& p) {
     Steps steps;
     bool relu = false;
@@ -97,7 +98,7 @@ std::optional<DataType> data_type(DType dtype) {
     }
 }
 
-// Which kernel, and what it needs.
+// The chosen kernel, and the workspace that it needs.
 struct Chosen {
     Algorithm algorithm;
     size_t workspace_bytes = 0;
@@ -105,7 +106,7 @@ struct Chosen {
 
 class MatmulProduct final : public Product {
 public:
-    // `rank`: which of the library's proposals, unless one was chosen before.
+    // `rank`: which of the library's proposals to take, unless one was chosen before.
     MatmulProduct(const Library& library, const OpCall& call, const MatmulProblem& p, Steps steps,
                   Compute compute, size_t workspace, int rank, std::optional<Chosen> chosen)
         : library_(library),
@@ -118,7 +119,7 @@ public:
           workspace_(workspace),
           rank_(rank),
           chosen_(chosen) {
-        matmul();  // made here once, so that what the library refuses is known now
+        matmul();  // made once here, so that a refusal of the library is known now
     }
 
     size_t workspace_bytes() const override { return workspace_; }
@@ -179,14 +180,14 @@ private:
         set(raw, kEpilogue, steps_.epilogue);
         return made;
     }
-    // The library takes one batch axis; those before it are a loop.
+    // The library takes one batch axis; a loop goes over the axes before it.
     int64_t outer_count() const {
         int64_t count = 1;
         for (size_t axis = 0; axis + 1 < problem_.batch.size(); ++axis)
             count *= problem_.batch[axis];
         return count;
     }
-    // In bytes, of the matrices at place `index` of the outer batch axes.
+    // Where the matrices at place `index` of the outer batch axes begin, in bytes.
     Address offset(int64_t index, const std::vector<int64_t>& extents, int64_t matrix) const {
         if (extents.empty()) return 0;
         int64_t step = matrix * extents.back(), elements = 0;
@@ -196,7 +197,7 @@ private:
         }
         return static_cast<Address>(elements) * element_;
     }
-    // In bytes, of the matrices at all places of the outer batch axes.
+    // The alignment of the matrices at all places of the outer batch axes, in bytes.
     uint32_t alignment(const std::vector<int64_t>& extents, int64_t matrix) const {
         if (outer_count() == 1) return kAlignment;
         const size_t step = static_cast<size_t>(matrix * extents.back()) * element_;
@@ -242,8 +243,8 @@ private:
     mutable std::optional<Chosen> chosen_;
 };
 
-// What cuBLAS itself takes by default: more helps only Hopper and its successors, and none pays
-// that is far larger than the result, whose parts it holds.
+// The default of cuBLAS itself: more helps only Hopper and its successors, and a workspace far
+// larger than the result, whose parts it holds, never pays.
 size_t workspace_of(const CardDescription& card, const Type& y, size_t limit) {
     const size_t most = size_t{card.arch >= 90 ? 32u : 4u} << 20;
     const size_t parts = static_cast<size_t>(y.numel()) * sizeof(float) * 16;
@@ -319,7 +320,7 @@ std::unique_ptr<Product> make_product(const OpCall& call, std::span<const Type> 
             try {
                 const double time = options.milliseconds(*tried);
                 if (!best || time < shortest) shortest = time, best = tried->chosen();
-            } catch (const DeviceError&) { break; }  // it proposes no more
+            } catch (const DeviceError&) { break; }  // there are no more proposals
         }
         if (best) cache_plan(key, {reinterpret_cast<const char*>(&*best), sizeof *best});
         return made(0, best);

@@ -1,5 +1,4 @@
-// Attention in the form that cuDNN's engines look for: each number of the scores stays within the
-// kernel.
+// Attention in the form that cuDNN's engines recognise, in which scores never leave the kernel.
 #include <algorithm>
 #include <limits>
 
@@ -16,7 +15,7 @@ using Mode = PointwiseMode;
 
 constexpr size_t kRank = 4;  // [n, heads, length, width]
 
-// That of an axis of extent 1 is as if it were the outermost, where the part is no whole tensor.
+// In a part that is no whole tensor, an axis of extent 1 gets the stride of an outermost axis.
 Dims strides_of(const HeadsPart& part) {
     if (part.view == runtime::dense_view(part.extents))
         return row_major({part.extents.begin(), part.extents.end()});
@@ -56,16 +55,16 @@ public:
                                        spec(made).offset, " bytes behind its first element")};
         return made;
     }
-    // An input whose last two axes are exchanged.
+    // Adds an input whose last two axes are exchanged.
     int transposed(const HeadsPart& part) {
         const int made = operand(part, Place::input);
         exchange(spec(made));
         return made;
     }
-    // One float32 a query.
+    // Adds a tensor of one float32 for each query.
     int row_operand(Place place, int index) { return put(row(), place, index); }
 
-    // In float32, of the operand's extents.
+    // Adds a float32 tensor with the extents of `tensor`.
     int like(int tensor) { return graph.inside(DataType::f32, Dims(spec(tensor).dims)); }
 
     int full(DataType type = DataType::f32) { return graph.inside(type, scores_); }
@@ -94,7 +93,7 @@ public:
                      {x, hidden, apply(Mode::greater_equal, {query, key}, full(DataType::b1))},
                      full());
     }
-    // In the type of the operands, with the last two axes exchanged.
+    // Adds a tensor of the operands' type, with the last two axes of x exchanged.
     int turned(int x) {
         TensorSpec tensor = spec(x);
         exchange(tensor);
@@ -118,7 +117,7 @@ private:
         spec(tensor).index = index;
         return tensor;
     }
-    static void exchange(TensorSpec& tensor) {  // the last two axes
+    static void exchange(TensorSpec& tensor) {  // exchanges the last two axes
         std::swap(tensor.dims[2], tensor.dims[3]);
         std::swap(tensor.strides[2], tensor.strides[3]);
     }
@@ -165,7 +164,8 @@ Problems attention_grad_problems(const OpCall& call, Outputs) {
               lse = a.row_operand(Place::input, 4), dy = a.operand(a.parts.dy, Place::input);
     const int each = a.like(y);
     const int sum = a.reduce(ReduceMode::sum, a.apply(Mode::mul, {dy, y}, each), a.row());
-    // A factor, as of dropout, and dq in float32: else no engine keeps the scores to itself.
+    // Multiplies by a factor, as dropout does, and keeps dq in float32: otherwise no engine keeps
+    // the scores inside its kernel.
     const int dot = a.apply(Mode::mul, {sum, a.graph.number(1, kRank)}, a.row());
     const int p = a.apply(
         Mode::exp, {a.masked(a.apply(Mode::sub, {a.scaled_scores(), lse}, a.full()))}, a.full());

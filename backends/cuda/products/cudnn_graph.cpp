@@ -25,7 +25,7 @@ size_t size_of(DataType type) {
     return 0;
 }
 
-// cuDNN wants two spatial axes or more; one is written as [1, extent].
+// cuDNN wants at least two spatial axes; a single one is written as [1, extent].
 Dims spatial(const Window& window, const std::array<int64_t, 3>& values, int64_t neutral) {
     Dims dims(values.begin(), values.begin() + window.dims);
     if (window.dims == 1) dims.insert(dims.begin(), neutral);
@@ -82,7 +82,7 @@ Descriptor tensor_descriptor(const Library& library, const TensorSpec& tensor, i
     return made;
 }
 
-// Rule G4 for the operation; tensors by the name of their port.
+// Checks rule G4 for the operation; tensors are given by the names of their ports.
 std::string norm_fault(const Graph& graph, const Operation& op, int x_name, int mean_name,
                        int mode_name, std::initializer_list<int> weights) {
     const auto dims = [&](int name) -> const Dims& {
@@ -145,7 +145,8 @@ void Graph::conv(ConvRole role, int x, int w, int y, const Window& window) {
     int first = kConvForward;
     if (role == ConvRole::data) kind = Kind::conv_data, first = kConvData;
     if (role == ConvRole::filter) kind = Kind::conv_filter, first = kConvFilter;
-    // The three have alpha, beta, description, w, x and y in this order, gradients in their places.
+    // All three have alpha, beta, description, w, x and y in this order; gradients take the places
+    // of their tensors.
     operations.push_back({.kind = kind,
                           .ports = {{first + 3, w, role == ConvRole::filter},
                                     {first + 4, x, role == ConvRole::data},

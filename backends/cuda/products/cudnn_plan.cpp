@@ -34,10 +34,10 @@ bool is_float32_product(const Graph& graph) {
 
 }  // namespace
 
-// What became of the library's proposals.
+// Counts what became of the library's proposals.
 struct Planner::Tally {
     size_t proposed = 0, barred = 0, too_large = 0;
-    std::string failure = {};  // the last one
+    std::string failure = {};  // reason of the last failure
 
     std::string reason(bool is_strict, const Limits& limits) const {
         if (proposed == 0 && failure.empty()) return " has no engine for it";
@@ -74,8 +74,8 @@ Planner::Planner(const Library& library, const CardDescription& card, Limits lim
       card_key_(cat("sm_", card.arch, " x ", card.multiprocessors)),
       card_json_(to_json(card)) {}
 
-// Halves add up in float32. Whether tensor cores compute is a question for products alone: engines
-// of other graphs carry the note, too, and have nothing to multiply with them.
+// Halves are added up in float32. Whether tensor cores may compute matters for products alone:
+// engines of other graphs carry the note, too, but have nothing to multiply with them.
 bool Planner::may_use(const Descriptor& engine, bool is_strict) const {
     const std::vector<NumericalNote> notes = engine.notes();
     const auto has = [&](NumericalNote note) {
@@ -174,13 +174,13 @@ PlanRef Planner::read(const std::string& entry) const {
             .set(kPlanText, entry.substr(line + 1))
             .finalize("a plan from the cache");
         return std::make_shared<const Plan>(std::move(parts), entry.substr(0, line), nullptr);
-    } catch (const DeviceError&) { return nullptr; }  // planned anew, and stored again
+    } catch (const DeviceError&) { return nullptr; }  // the graph is planned anew, and stored again
 }
 
 PlanRef Planner::from_text(const PlanRef& plan) const {
     try {
         if (PlanRef again = read(entry_of(*plan))) return again;
-    } catch (const DeviceError&) {  // an engine that cannot be serialized
+    } catch (const DeviceError&) {  // the engine cannot be serialized
     }
     return plan;
 }
@@ -188,7 +188,7 @@ PlanRef Planner::from_text(const PlanRef& plan) const {
 void Planner::store(const std::string& key, const Plan& plan) const {
     try {
         cache_plan(key, entry_of(plan));
-    } catch (const DeviceError&) {  // as above
+    } catch (const DeviceError&) {  // the engine cannot be serialized
     }
 }
 

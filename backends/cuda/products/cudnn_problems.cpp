@@ -32,7 +32,7 @@ Dims strides_of(const Dims& dims, Layout layout) {
     return strides;
 }
 
-// [n, c, spatial...] with two spatial axes or more.
+// Describes [n, c, spatial...] with at least two spatial axes.
 TensorSpec activation(const Type& type, Place place, int index = 0) {
     if (is_packed(type.layout))
         throw NoGraph{cat("cuDNN does not know the layout of ", to_string(type))};
@@ -46,7 +46,7 @@ TensorSpec activation(const Type& type, Place place, int index = 0) {
             .index = index};
 }
 
-// One number a channel.
+// Describes a tensor of one number for each channel.
 TensorSpec channels(const Type& type, size_t rank, Place place, int index) {
     Dims dims(rank, 1), strides(rank, 1);
     dims[1] = type.numel();
@@ -64,8 +64,8 @@ void check_not_empty(const OpCall& call, Outputs outputs) {
 
 // --- convolution -------------------------------------------------------------------------------
 
-// Weights that lie channels-last as well as row-major, as those of 1x1, are told as lying like the
-// activations: then cuDNN does not copy them.
+// Weights that are both channels-last and row-major, as those of 1x1, are described with the layout
+// of the activations: then cuDNN does not copy them.
 TensorSpec weights(const Type& type, const Type& x, Place place, int index) {
     TensorSpec w = activation(type, place, index);
     const Dims last = strides_of(w.dims, Layout::channels_last);
@@ -81,7 +81,7 @@ struct ConvGraph {
     int x = 0, w = 0, y = 0;
 };
 
-// With the operands of the role, and no operation yet.
+// Makes a graph with the operands of the role, and no operation yet.
 ConvGraph conv_graph(const ConvProblem& p, ConvRole role) {
     const auto place = [&](ConvRole result) {
         return role == result ? Place::output : Place::input;
@@ -103,7 +103,7 @@ Problems conv_problems(const OpCall& call, Outputs outputs) {
     return {{{c.graph}, {}}};
 }
 
-// The steps of an epilogue, from tensor `from` to `to`.
+// Adds the steps of an epilogue, from tensor `from` to `to`.
 void add_steps(Graph& graph, const OpCall& call, const ConvProblem& p, int from, int to) {
     const size_t rank = graph.tensors[static_cast<size_t>(to)].dims.size();
     for (size_t i = 0; i < p.steps.size(); ++i) {
@@ -121,7 +121,7 @@ void add_steps(Graph& graph, const OpCall& call, const ConvProblem& p, int from,
     }
 }
 
-// In one kernel where there is such a one, else the steps follow in a kernel of their own.
+// The first way is one kernel for all; in the second, the steps are in a kernel of their own.
 Problems conv_epilogue_problems(const OpCall& call, Outputs outputs) {
     const ConvProblem p = runtime::conv_problem(call, outputs);
     if (p.steps.empty()) return conv_problems<ConvRole::forward>(call, outputs);
@@ -154,7 +154,7 @@ ResampleMode mean_mode(const runtime::PoolWindow& window) {
     return window.counts_padding ? ResampleMode::mean_with_padding : ResampleMode::mean;
 }
 
-// cuDNN pools channels-last images. A row-major one is as many images of one channel.
+// cuDNN pools channels-last images. A row-major image is described as many images of one channel.
 TensorSpec pooled(const Type& type, Place place, int index = 0) {
     TensorSpec image = activation(type, place, index);
     if (type.layout == Layout::channels_last) return image;
@@ -188,7 +188,8 @@ Problems avg_pool_grad_problems(const OpCall& call, Outputs outputs) {
     return {{{graph}, {}}};
 }
 
-// cuDNN wants the places of the largest elements, or the result, which our op computes once more.
+// cuDNN wants the places of the largest elements, or the result; our op has neither, and computes
+// it again.
 Problems max_pool_grad_problems(const OpCall& call, Outputs outputs) {
     const runtime::Window window = fixed_window(call).window;
     const TensorSpec x = pooled(call.inputs[0], Place::input, 0),
@@ -224,7 +225,7 @@ void check_float32(const Type& weights) {
             cat("cuDNN takes the weights of a norm in float32, not ", to_string(weights))};
 }
 
-// var = max(1 / rstd^2 - eps, 0), for cuDNN has no variance.
+// Computes var = max(1 / rstd^2 - eps, 0), for cuDNN gives no variance.
 Graph variance_of(const TensorSpec& rstd, const TensorSpec& var, float eps) {
     Graph graph;
     const int r = graph.add(rstd), v = graph.add(var);
@@ -295,7 +296,7 @@ Problems batch_stats_problems(const OpCall&, Outputs) {
         "cuDNN's statistics are sums of squares, which cancel; a kernel of ours is exact"};
 }
 
-// Rows of x as cuDNN normalizes them: [rows, elements, 1, 1].
+// Rows of x in the form in which cuDNN normalizes them: [rows, elements, 1, 1].
 struct LayerRows {
     LayerRows(const OpCall& call, const Type& x) {
         if (!call.flag("affine"))

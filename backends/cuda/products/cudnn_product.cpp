@@ -13,11 +13,12 @@ namespace {
 using runtime::cat;
 
 constexpr size_t kTried = 8;  // proposals that a search times
-constexpr size_t kScratchAlignment = Product::kWorkspaceAlign;  // a plan's workspace is behind it
+constexpr size_t kScratchAlignment = Product::kWorkspaceAlign;  // a plan's workspace follows
+                                                                // scratch tensors
 
 struct PlannedStep {
     std::vector<int64_t> ids = {};
-    std::vector<TensorSpec> operands = {};  // those of the ids
+    std::vector<TensorSpec> operands = {};  // the tensors of these ids
     PlanRef plan = nullptr;
 };
 
@@ -87,8 +88,8 @@ private:
     const Library& library_;
     std::string op_;
     std::vector<PlannedStep> steps_;
-    std::vector<size_t> scratch_;  // where each begins
-    size_t shared_ = 0;  // from here on the plans' own workspaces, one after the other in time
+    std::vector<size_t> scratch_;  // where each tensor begins
+    size_t shared_ = 0;  // where the plans' workspaces begin, which they use in turn
     size_t workspace_ = 0;
 };
 

@@ -17,12 +17,12 @@ using runtime::OutgoingBytes;
 
 namespace {
 
-// Up to here a vector travels through the World's sockets: Gloo would begin when they have met.
+// Smaller vectors travel through the World's sockets: Gloo would begin only after these have met.
 constexpr size_t kSmallBytes = 32 << 10;
 
 constexpr std::chrono::microseconds kLook{50};
-constexpr std::chrono::seconds kWork{1};  // on what has come, at most
-// So much later than the World's time limit is Gloo's, which names no call.
+constexpr std::chrono::seconds kWork{1};  // how long work on received bytes may take
+// Gloo's time limit ends so much later than the World's, for its error names no call.
 constexpr double kLaterSeconds = 5;
 
 struct Reducing : Reduction {
@@ -87,8 +87,8 @@ void GlooCommunicator::run(Operation& op, Body body) {
             return true;
         });
     } catch (...) {
-        // Connections that are closed touch no memory any more, but do not wake who waits for them
-        // either: a thread that has not ended soon is left to its own time limit.
+        // Closed connections touch no memory any more, but do not wake a thread that waits for
+        // them: one that does not end soon is left to its own time limit.
         gloo.close(context_);
         if (done.valid()) done.wait_for(kWork);
         throw;

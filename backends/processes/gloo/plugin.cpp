@@ -1,4 +1,4 @@
-// The plug-in: Gloo's collective operations behind plain C. Nothing else of ours sees Gloo.
+// The plug-in: Gloo's collective operations behind plain C. No other code of ours sees Gloo.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -24,13 +24,14 @@ namespace megjit::processes::gloo { namespace {
 
 using Device = std::shared_ptr<::gloo::transport::Device>;
 
-constexpr double kMostMilliseconds = 1e12;  // Gloo adds it to the time that it is
+constexpr double kMostMilliseconds = 1e12;  // Gloo adds it to the present time
 
-// The members of a group, which tell each other their addresses in a way of ours.
+// The members of a group, which tell each other their addresses through us.
 class Members final : public ::gloo::Context {
 public:
-    // A connection takes the time limit that there is when it is made. Gloo sets none by itself: it
-    // is what the memory held before, and one that is no time ends the process in Gloo's thread.
+    // A connection takes the time limit that is set when it is made. Gloo itself sets none: the
+    // value is what the memory held before, and one that is not valid ends the process in Gloo's
+    // thread.
     Members(Device device, int rank, int size, double seconds)
         : ::gloo::Context(rank, size), sent(peers()), received(peers()) {
         device_ = std::move(device);
@@ -68,8 +69,8 @@ public:
     void close() {
         for_others([&](int peer) { getPair(peer)->close(); });
     }
-    uint32_t next_tag() { return tag_++; }  // the same in all members: they make the same calls
-    std::vector<uint64_t> sent, received;  // messages, by peer
+    uint32_t next_tag() { return tag_++; }  // equal in all members, for they make the same calls
+    std::vector<uint64_t> sent, received;  // numbers of messages, by peer
 
 private:
     size_t peers() const { return static_cast<size_t>(size); }
@@ -113,8 +114,8 @@ bool create(void* device, int rank, int size, double seconds, void** context, ch
     });
 }
 
-// Ends when all have: Gloo's thread ends the process (an exception that nobody catches) where a
-// connection is closed on the other side before it has seen that it stands.
+// Returns when all members have connected: Gloo's thread ends the process (by an exception that
+// nobody catches) if the other side closes a connection before it is known to be open.
 bool connect(void* context, const char* addresses, char* error) {
     return tried(error, [&] {
         const Context group = of(context);
@@ -125,7 +126,7 @@ bool connect(void* context, const char* addresses, char* error) {
     });
 }
 
-// Calls body with an element of so many bytes, for Gloo's templates.
+// Calls body with an element of `width` bytes, for Gloo's templates.
 template <class Body>
 void with_element(size_t width, Body&& body) {
     switch (width) {

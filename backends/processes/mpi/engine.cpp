@@ -27,7 +27,7 @@ const char* name_of(DType dtype) {
         case DType::i8: return "INT8_T";
         case DType::u16:
         case DType::f16:
-        case DType::bf16: return "UINT16_T";  // the latter two by operations of ours alone
+        case DType::bf16: return "UINT16_T";  // only operations of ours combine the last two
         case DType::u8:
         case DType::b8: return "UINT8_T";
         case DType::c64: return "C_FLOAT_COMPLEX";
@@ -45,7 +45,7 @@ const char* name_of(Combine combine) {
     return "";
 }
 
-// `inout` has what comes later in the order of ranks.
+// `inout` comes later in the order of ranks.
 using Function = void (*)(void* in, void* inout, int* count, Handle* type);
 template <DType dtype, Combine by>
 void ours(void* in, void* inout, int* count, Handle*) {
@@ -62,8 +62,8 @@ Function ours_of(Combine by) {
     }
     return nullptr;
 }
-// Null where MPI's does the same: it knows no halves, its extrema make what they like of NaN, and
-// Open MPI's sums of short integers end at the largest one.
+// Null where MPI's operation does the same as ours: MPI knows no halves, its extrema treat NaN
+// arbitrarily, and Open MPI's sums of short integers saturate.
 Function ours_of(DType dtype, Combine by) {
     const bool is_extremum = by == Combine::max || by == Combine::min;
     switch (dtype) {
@@ -106,7 +106,7 @@ void Engine::check(int code) const {
 
 bool Engine::is_done(Handle& request) const {
     int flag = 0;
-    uint64_t status[16];  // longer than that of any MPI
+    uint64_t status[16];  // longer than a status of any MPI
     check(test(&request, &flag, status));
     return flag != 0;
 }
@@ -129,7 +129,7 @@ Handle Engine::op_of(DType dtype, Combine combine) {
     const Function function = ours_of(dtype, combine);
     if (!function) return constants_.at(name_of(combine));
     Handle& op = ops_[{dtype, combine}];
-    // Not commutative, as far as MPI knows: it then keeps to the order of ranks.
+    // Declared as not commutative: MPI then keeps the order of ranks.
     if (!op) check(create_op(function, /*is_commutative=*/0, &op));
     return op;
 }

@@ -12,7 +12,7 @@ using runtime::OutgoingBytes;
 
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 30;  // MPI counts by ints
+constexpr int64_t kMost = int64_t{1} << 30;  // MPI's counts are ints
 
 // Adds steps body(at, n, ...) for pieces [at, at + n) that MPI can count.
 template <class Begin, class Body>
