@@ -45,8 +45,7 @@ public:
 
 private:
     std::vector<std::filesystem::path> files() const;  // sorted
-    void prune() const;  // drops files beyond kMaxFiles, oldest first, and what killed processes
-                         // left
+    void prune() const;  // drops the oldest beyond kMaxFiles, and what killed processes left
     std::filesystem::path folder_;
     std::string refusal_;
     bool writable_ = true;

@@ -47,8 +47,7 @@ struct GpuImage {
     uint32_t part_bytes = 0;
     uint32_t alignment = 16;  // in bytes; every address has it
     Parameters parameters = Parameters::all;
-    std::vector<int> pointers = {};  // only for Parameters::pointers; k < memory_inputs: input k,
-                                     // else an output
+    std::vector<int> pointers = {};  // Parameters::pointers only: inputs in memory, then outputs
     bool operator==(const GpuImage&) const = default;
 };
 

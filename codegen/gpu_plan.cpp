@@ -58,7 +58,7 @@ bool fits(const KernelIR& kernel, const LaunchShape& launch, int vector) {
         const int64_t gather_stride = is_gathered ? launch.strides[gather++] : 0;
         if (!is_packed(kernel, at)) continue;
         if (!whole(gather_stride)) return false;
-        if (kernel.reduced == 0 && is_output(kernel, at)) continue;  // row-major
+        if (kernel.reduced == 0 && is_output(kernel, at)) continue;  // row-major, and so aligned
         for (size_t axis = 0; axis + 1 < rank; ++axis)
             if (!whole(launch.strides[at * rank + axis])) return false;
     }
@@ -78,8 +78,9 @@ int vector_of(const KernelIR& kernel, const LaunchShape& launch) {
     return vector;
 }
 
-// How many blocks share a row when `blocks` would work alone. A power of two, so that few images
-// serve all lengths; and a matter of extents alone, so that results do not depend on the GPU.
+// How many blocks share a row, where `blocks` would compute the kernel otherwise. It is a power of
+// two, so that few images serve all lengths, and follows from extents alone, so that results do not
+// depend on the GPU.
 int parts_of(const KernelIR& kernel, int64_t blocks, int64_t length, int64_t least) {
     int parts = 1;
     while (kernel.passes() == 1 && parts < 128 && blocks * parts < kFullGrid &&
@@ -97,7 +98,7 @@ int64_t tiles_of(const KernelIR& kernel, const LaunchShape& launch, const TileSi
            pieces(rows + 1, tile.columns);
 }
 
-// Products with enough rows and columns for it fill the GPU with large tiles, which read less.
+// Products with enough rows and columns fill the GPU with large tiles, which read less.
 int tile_of(const KernelIR& kernel, const LaunchShape& launch) {
     constexpr int kSmallest = static_cast<int>(std::size(kTileSizes)) - 1;
     const int64_t rows = launch.extents[static_cast<size_t>(kernel.kept()) - 2];
@@ -109,7 +110,7 @@ int tile_of(const KernelIR& kernel, const LaunchShape& launch) {
     return tile;
 }
 
-// How many blocks share the terms of a tile: as many as fill the GPU, and some more, which load
+// How many blocks share the terms of a tile: enough to fill the GPU, and some more, which load
 // while others wait.
 int parts_of_tiles(int64_t tiles, int64_t terms) {
     constexpr int64_t kLeastTerms = 128;
@@ -119,7 +120,7 @@ int parts_of_tiles(int64_t tiles, int64_t terms) {
     return parts;
 }
 
-// By most elements that only rows read.
+// Decides by the elements that only rows read: do most lie along the sum?
 bool rows_lie_along_sum(const KernelIR& kernel, const LaunchShape& launch) {
     int64_t along = 0;
     const auto stride = [&](size_t i, int axis) {
@@ -134,10 +135,10 @@ bool rows_lie_along_sum(const KernelIR& kernel, const LaunchShape& launch) {
     return along >= 0;
 }
 
-// Parts and tiles have memory of their own for each block of a launch.
+// Parts and tiles cannot join: they need memory of their own for each block of a launch.
 bool may_join(const KernelIR& kernel, const LaunchShape& launch, const GpuPlan& plan,
               CodeTarget target) {
-    constexpr int kFirstWithTables = 70;  // where code may index its parameters (__grid_constant__)
+    constexpr int kFirstWithTables = 70;  // here code may index its parameters (__grid_constant__)
     return launch.joins && target.gpu_arch >= kFirstWithTables && plan.parts == 1 &&
            plan.cover != Cover::tiles && launch_table_of(kernel).most > 1;
 }
@@ -194,7 +195,7 @@ bool is_packed(const KernelIR& kernel, size_t at) {
 }
 
 GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target) {
-    constexpr int kFirstWithTensorCores = 80;  // whose mma takes pieces of these sizes
+    constexpr int kFirstWithTensorCores = 80;  // its mma takes pieces of these sizes
     GpuPlan plan{.wide = needs_wide(kernel, launch), .vector = vector_of(kernel, launch)};
     plan.joins = may_join(kernel, launch, plan, target);
     if (kernel.reduced == 0) return plan;
@@ -213,7 +214,7 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarge
         return plan;
     }
     if (kernel.lanes != Lanes::last) {
-        plan.cover = Cover::columns;  // of a warp's width, so that its loads are whole lines
+        plan.cover = Cover::columns;  // as wide as a warp, so that its loads are whole lines
         plan.team = length < 256 ? 8 : 32;
         plan.threads = kWarp * plan.team;
         const int64_t columns = launch.extents[static_cast<size_t>(kernel.kept()) - 1];
@@ -222,7 +223,7 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarge
             length, kLeastPartOfColumn);
     } else {
         plan.cover = Cover::rows;
-        // Small blocks, where there are enough: while some of them join their sums, others load.
+        // Blocks are small where there are enough: while some join their sums, others load.
         const bool fills_gpu = product(launch.extents, 0, kernel.kept()) >= 2 * kFullGrid;
         plan.team = length <= 1024 ? kWarp : length <= 8192 || fills_gpu ? 256 : 1024;
         plan.threads = std::max(plan.team, 256);
@@ -239,7 +240,7 @@ GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch, C
     plan.wide = true;
     plan.parts = 1;
     plan.joins = may_join(kernel, launch, plan, target);
-    // A thread of a block of 1024 has 64 registers, which several reductions at once do not fit in.
+    // In a block of 1024 a thread has 64 registers, too few for several reductions at once.
     if (plan.threads > 256 && kernel.reductions.size() > 1) {
         plan.team = plan.cover == Cover::columns ? 8 : 256;
         plan.threads = 256;

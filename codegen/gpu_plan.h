@@ -27,10 +27,8 @@ struct GpuPlan {
     bool wide = false;  // indices need 64 bits
     int vector = 1;  // how many neighbours on the lane axis a thread loads and stores together
     int threads = 256;  // in a block
-    int team = 1;  // threads that share a row of a reduction: a warp, a block, or every 32nd thread
-                   // of a block
-    int parts = 1;  // blocks that share a row (or a tile), where a reduction would not fill the GPU
-                    // otherwise
+    int team = 1;  // threads that share a row: a warp, a block, or every 32nd thread of it
+    int parts = 1;  // blocks that share a row (or a tile), so that these fill the GPU
     int slots() const { return threads / team; }  // rows that a block has at a time
     // For tiles: which of kTileSizes they have, and whether neighbors along the reduced axis lie
     // side by side in what rows read.

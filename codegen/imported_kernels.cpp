@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kPackage = "megjit " MEGJIT_VERSION " for ", kGpu = "sm_";
 
-// The text up to the end of its line, which is taken off.
+// Removes a line from the front of the text, and returns it.
 std::string_view take_line(std::string_view& text) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
@@ -71,14 +71,14 @@ void ImportedKernels::note(const std::string& key) {
         key_of_.emplace(runtime::cat(compiler, "\n", target, "\n", rest), key);
         gpus_.emplace(target.substr(0, target.find(' ')));
     } else if (target.starts_with(kPackage) && runs_here(target.substr(kPackage.size()))) {
-        std::string& best = key_of_[std::string(rest)];  // uses most of what the CPU has
+        std::string& best = key_of_[std::string(rest)];  // uses the most CPU features
         if (best.empty() || target_in(best).size() < target.size()) best = key;
     }
 }
 
 ImportedKernels::Found ImportedKernels::find(const KernelJob& job,
                                              std::span<const Compiler* const> known) const {
-    if (key_of_.empty()) return {};  // as most often: asked before each kernel is compiled
+    if (key_of_.empty()) return {};  // the usual case: asked before each kernel is compiled
     std::vector<std::string> texts;
     if (job.is_for_gpu()) {
         for (const Compiler* compiler : known) {
@@ -121,7 +121,7 @@ ImportedKernels::Found ImportedKernels::load(const std::string& key, bool for_gp
     } else {
         try {
             found.code.fn = load_object(*bytes);
-        } catch (const runtime::Error&) {}  // as if it were not there
+        } catch (const runtime::Error&) {}  // it counts as missing
     }
     return found;
 }

@@ -1,7 +1,7 @@
 // The interpreter. It runs the loops that emitters print (codegen/loops), one instruction after the
-// other, one lane after the other, by the words of scalar.h: the scalar program as it stands, not
-// as it is legalized for a target. tests/codegen checks the loops themselves against a walk over
-// elements.
+// other, one lane after the other, following the text of scalar.h: it takes the scalar program
+// itself, not its legal form for a target. tests/codegen checks the loops themselves against a walk
+// over elements.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -51,7 +51,7 @@ private:
     const Type& type_of(int value) const { return function_.type_of(value); }
 
     void copy(const std::vector<int>& from, const int* to) {
-        std::vector<uint64_t> all;  // what is copied may be copied to
+        std::vector<uint64_t> all;  // a copy first, for a source may also be a target
         for (const int id : from) all.insert(all.end(), cell(id), cell(id) + type_of(id).lanes);
         const uint64_t* next = all.data();
         for (size_t n = 0; n < from.size(); ++n) {
@@ -187,7 +187,7 @@ private:
     }
 
     const Function& function_;
-    std::vector<size_t> start_;  // per value, of its cells
+    std::vector<size_t> start_;  // for each value: its first cell
     std::vector<uint64_t> cells_;
     std::vector<std::vector<char>> rooms_;
 };

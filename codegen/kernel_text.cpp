@@ -39,7 +39,7 @@ uint64_t constant_bits(LineReader& line, ScalarType type) {
     return 0;
 }
 
-// "%2: f32 = mul %0 %1"; `name` is "%2:".
+// Reads "%2: f32 = mul %0 %1"; `name` is "%2:".
 ScalarInst read_inst(LineReader& line, std::string_view name, int expected_id) {
     if (name != cat("%", expected_id, ":")) line.fault(cat("expected %", expected_id, ":"));
     ScalarInst inst;
@@ -65,8 +65,8 @@ std::string text_of(const Operand& operand, bool is_input) {
     return text;
 }
 
-// "f32 strided row"; an output is contiguous if nothing is said. Its value follows and is left in
-// the line.
+// Reads "f32 strided row"; an output is contiguous if nothing is said. The value that follows is
+// left in the line.
 Operand read_operand(LineReader& line, bool is_input) {
     Operand operand;
     operand.dtype = line.dtype();

@@ -14,7 +14,7 @@ namespace {
 using runtime::ScalarInst;
 using runtime::ScalarOp;
 
-// Instructions that a GPU makes of one: a division or root of IEEE is a sequence of about eight.
+// Instructions that a GPU needs for one: a division or root of IEEE is a sequence of about eight.
 double instructions_in(const ScalarInst& inst) {
     switch (inst.op) {
         case ScalarOp::input:
@@ -26,7 +26,7 @@ double instructions_in(const ScalarInst& inst) {
     }
 }
 
-// The elements of an operand that a launch touches, each once.
+// Bytes of the elements of an operand that a launch touches, each counted once.
 double touched_bytes(const KernelIR& kernel, const LaunchShape& launch, size_t at) {
     const size_t rank = launch.extents.size();
     const Operand& it = operand(kernel, at);
@@ -56,8 +56,8 @@ double sum_of(const KernelIR& kernel, const std::vector<int>& ids) {
     return sum;
 }
 
-// Adds the work on elements and rows, walk by walk, and the bytes that walks behind the first read
-// once more.
+// Adds the work on elements and rows, walk by walk, and the bytes that walks after the first read
+// again.
 void add_walks(KernelWork& work, const KernelIR& kernel, const LaunchShape& launch,
                double cache_bytes) {
     const RowPlan plan = row_plan_of(kernel);
@@ -78,7 +78,7 @@ void add_walks(KernelWork& work, const KernelIR& kernel, const LaunchShape& laun
             if (!read.insert(inst.bits).second) again += touched_bytes(kernel, launch, inst.bits);
         }
     }
-    constexpr double kRowsAtOnce = 2048;  // about what a large GPU has on its way
+    constexpr double kRowsAtOnce = 2048;  // about the number of rows that a large GPU walks at once
     const double at_once = again * std::min(1.0, kRowsAtOnce / std::max(rows, 1.0));
     if (at_once > cache_bytes) work.bytes += again;
 }

@@ -13,8 +13,8 @@ using namespace runtime;
 
 bool is_legal(DType dtype) { return dtype != DType::bf16 && dtype != DType::b8; }
 
-// The forms below, of what is guarded: a program of somebody else may look like them by chance, but
-// then it is guarded too.
+// Recognises the guarded forms below: another program may look like them by chance, but then it is
+// guarded, too.
 struct Reader {
     const ScalarProgram& program;
 
@@ -29,7 +29,7 @@ struct Reader {
         return is(id, op) && arg(id, 0) == a && is_number(arg(id, 1), bits);
     }
 
-    // Neither 0 nor -1: a number, or `b == 0 | b == -1 ? 1 : b`.
+    // Is it neither 0 nor -1? So it is a number, or `b == 0 | b == -1 ? 1 : b`.
     bool divides(int id) const {
         if (is(id, ScalarOp::constant)) return program[id].bits != 0 && program[id].bits != ~0u;
         if (!is(id, ScalarOp::select) || !is(arg(id, 0), ScalarOp::bit_or)) return false;
@@ -37,7 +37,7 @@ struct Reader {
         return is_number(arg(id, 1), 1) && compares(arg(special, 0), ScalarOp::eq, b, 0) &&
                compares(arg(special, 1), ScalarOp::eq, b, ~0u);
     }
-    // What the integer holds: `-2^31 <= a & a < 2^31 ? a : 0`.
+    // Does the integer hold it? So it is `-2^31 <= a & a < 2^31 ? a : 0`.
     bool is_in_range(int id, ScalarType integer) const {
         const double limit = integer == ScalarType::i64 ? 0x1p63 : 0x1p31;
         const auto bits = [&](double value) {
@@ -51,7 +51,7 @@ struct Reader {
                arg(least, 1) == a && compares(arg(fits, 1), ScalarOp::lt, a, bits(limit)) &&
                is_number(arg(id, 2), 0);
     }
-    // Less than the bits: a number, or `n & 31`.
+    // Is it less than the number of bits? So it is a number, or `n & 31`.
     bool is_shift(int id) const {
         const auto bits = static_cast<uint64_t>(bits_in(type(id)));
         return is(id, ScalarOp::constant)
@@ -95,7 +95,8 @@ Expr logical_shr(Expr x, double count) {
     return make(ScalarOp::shr_logical, {x, x.constant(count)});
 }
 
-// NaN of either operand wins, of equal ones the first: `a < b ? b : a` gives a when a is NaN.
+// NaN of either operand wins, and among equal ones the first: `a < b ? b : a` gives a when a is
+// NaN.
 Expr larger(Expr a, Expr b, Expr b_is_better) {
     const Expr best = select(b_is_better, b, a);
     const ScalarInst& second = (*b.program())[b.id()];
@@ -106,15 +107,15 @@ Expr larger(Expr a, Expr b, Expr b_is_better) {
     return never_nan ? best : select(ne(b, b), b, best);
 }
 
-// To the nearest, half to even; a NaN stays one. On integers: the instruction of AVX512_BF16 takes
-// denormals for zero.
+// Rounds to the nearest, half to even; a NaN stays NaN. It computes on integers, for the
+// instruction of AVX512_BF16 takes denormals for zero.
 Expr rounded_to_bf16(Expr x) {
     const Expr bits = as_i32(x), odd = logical_shr(bits, 16) & 1.0;
     const Expr rounded = select(ne(x, x), bits | 0x00400000, bits + (odd + 0x7FFF));
     return as_f32(rounded & -65536.0);
 }
 
-// Sign or zeros in place of the upper bits.
+// Replaces the upper bits by the sign or zeros.
 Expr narrowed_integer(Expr x, DType dtype) {
     const double gone = 32 - 8 * static_cast<double>(size_of(dtype));
     if (dtype == DType::u8 || dtype == DType::u16)
@@ -144,7 +145,7 @@ Expr legal_real(const ScalarInst& inst, Expr a, Expr b) {
     switch (inst.op) {
         case ScalarOp::max: return larger(a, b, a < b);
         case ScalarOp::min: return larger(a, b, b < a);
-        case ScalarOp::cast: {  // the least for what is out of range
+        case ScalarOp::cast: {  // out of range: the least integer
             const double limit = inst.type == ScalarType::i64 ? 0x1p63 : 0x1p31;
             const Expr fits = make(ScalarOp::le, {a.constant(-limit), a}) & (a < limit);
             const Expr whole = to_type(select(fits, a, 0.0), inst.type);
@@ -154,7 +155,7 @@ Expr legal_real(const ScalarInst& inst, Expr a, Expr b) {
     }
 }
 
-// Towards minus infinity; 0 for a divisor of 0, and the least / -1 wraps.
+// Rounds towards minus infinity; a divisor of 0 gives 0, and the least integer / -1 wraps.
 Expr divided(Expr a, Expr b) {
     if (Reader{*b.program()}.divides(b.id())) return a / b;
     const Expr by_zero = eq(b, 0.0), by_minus_one = eq(b, -1.0);
@@ -168,7 +169,7 @@ Expr legal_integer(ScalarOp op, Expr a, Expr b) {
         case ScalarOp::div: return divided(a, b);
         case ScalarOp::mod: return select(eq(b, 0.0), a.constant(0), a - divided(a, b) * b);
         case ScalarOp::neg: return a.constant(0) - a;
-        case ScalarOp::abs: return max(a, a.constant(0) - a);  // the least stays
+        case ScalarOp::abs: return max(a, a.constant(0) - a);  // the least integer stays
         case ScalarOp::bit_not: return a ^ -1.0;
         case ScalarOp::shl:
         case ScalarOp::shr:
@@ -192,7 +193,7 @@ Expr legal_b1(ScalarOp op, Expr a, Expr b) {
     }
 }
 
-// What stands for an illegal instruction.
+// The replacement of an illegal instruction.
 Expr legal(ScalarProgram& program, const ScalarInst& inst) {
     const Expr a(&program, inst.args[0]), b(&program, inst.args[1]);
     if (inst.op == ScalarOp::narrow) return narrowed(a, inst.narrow_to);
@@ -246,8 +247,8 @@ private:
         };
         if (inst.bits >= old_.inputs.size()) {
             if (inst.type != ScalarType::b1) return read(inst.type);
-            reduced(old_.reductions[inst.bits - old_.inputs.size()]);  // comes before
-            // The largest of no truths is INT32_MIN, the smallest INT32_MAX.
+            reduced(old_.reductions[inst.bits - old_.inputs.size()]);  // it comes before
+            // The largest of no booleans is INT32_MIN, the smallest INT32_MAX.
             const Expr whole = read(ScalarType::i32);
             return whole.constant(0) < whole;
         }
@@ -257,7 +258,8 @@ private:
         return dtype == DType::bf16 ? as_f32(shl(bits, 16.0)) : ne(bits, 0.0);
     }
 
-    // What output k stores. Its value is narrowed: nothing of a bfloat16 is lost.
+    // The value that output k stores. It is narrowed, so that storing it as bits of bfloat16 loses
+    // nothing.
     int stored(size_t k) {
         const Expr result = value(old_.results[k]);
         const DType dtype = old_.outputs[k].dtype;

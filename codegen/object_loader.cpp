@@ -24,7 +24,7 @@ void* callable(std::string_view name) {
     throw runtime::DeviceError("cannot load a kernel: " + why);
 }
 
-// The object's bytes, read with checked bounds.
+// Reads the object's bytes with checked bounds.
 class Object {
 public:
     explicit Object(std::string_view bytes) : bytes_(bytes) {
@@ -72,7 +72,7 @@ private:
     std::string_view bytes_;
 };
 
-// One mapping: the sections, then a slot for each address that code asks for, then a jump for each
+// One mapping: the sections, then a slot for each address that code loads, then a jump for each
 // function outside.
 class Image {
 public:
@@ -118,7 +118,7 @@ public:
         for (const Elf64_Shdr& table : object_.sections) {
             if (table.sh_type == SHT_REL) refuse("its relocations are unusual");
             if (table.sh_type != SHT_RELA) continue;
-            static_cast<void>(object_.section(table.sh_info));  // is there one?
+            static_cast<void>(object_.section(table.sh_info));  // throws if there is none
             if (offsets_[table.sh_info] == kNowhere) continue;
             const Elf64_Shdr& symbols = object_.section(table.sh_link);
             for (uint64_t i = 0; i < table.sh_size / sizeof(Elf64_Rela); ++i)
@@ -139,7 +139,7 @@ public:
                 std::byte* entry = address_of(symbol, symbols);
                 if (::mprotect(base_, bytes_, PROT_READ | PROT_EXEC) != 0)
                     refuse("this system does not let it run");
-                base_ = nullptr;  // stays
+                base_ = nullptr;  // the mapping stays
                 return reinterpret_cast<KernelFn>(entry);
             }
         }
@@ -150,7 +150,7 @@ private:
     static constexpr uint64_t kNowhere = ~uint64_t{0}, kMaxBytes = 64u << 20;
     static constexpr uint64_t kSlotBytes = 16;
 
-    // Null: a function outside of the object.
+    // Returns null for a function outside of the object.
     std::byte* address_of(const Elf64_Sym& symbol, const Elf64_Shdr& symbols) const {
         if (symbol.st_shndx == SHN_UNDEF) return nullptr;
         if (symbol.st_shndx >= offsets_.size() || offsets_[symbol.st_shndx] == kNowhere ||
@@ -159,7 +159,7 @@ private:
         return base_ + offsets_[symbol.st_shndx] + symbol.st_value;
     }
 
-    // 16 bytes: the address `to`, or code that jumps there.
+    // Adds 16 bytes: the address `to`, or code that jumps there.
     std::byte* slot(const void* to, bool jumps) {
         if (used_ == capacity_) refuse("it has too many relocations");
         std::byte* place = base_ + slots_ + used_++ * kSlotBytes;
@@ -197,7 +197,7 @@ private:
             case R_X86_64_REX_GOTPCRELX: target = slot(known, false); break;
             default: refuse(cat("relocation ", type, " is unknown"));
         }
-        // All lies in one mapping of less than 2 GiB; only the addend is the object's.
+        // Everything is in one mapping of less than 2 GiB; only the addend comes from the object.
         const int64_t distance = target - place + relocation.r_addend;
         if (distance != static_cast<int32_t>(distance)) refuse("a relocation points too far");
         store<int32_t>(place, static_cast<int32_t>(distance));
@@ -209,7 +209,7 @@ private:
     }
 
     const Object& object_;
-    std::vector<uint64_t> offsets_;  // by section, in the mapping
+    std::vector<uint64_t> offsets_;  // place of each section in the mapping
     uint64_t slots_ = 0, capacity_ = 0, used_ = 0, bytes_ = 0;
     std::byte* base_ = nullptr;
 };

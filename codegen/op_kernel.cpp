@@ -25,7 +25,7 @@ BoundKernel reduction_kernel(const OpCall& call, const Type& output) {
     const size_t kept = spec.extents.size();
     for (int axis = 0; axis < input.rank(); ++axis)
         if (reduced >> axis & 1u) add_axis(axis);
-    if (spec.extents.size() == kept) {  // over no axis: each element is a row
+    if (spec.extents.size() == kept) {  // there is no axis: each element is a row
         spec.extents.push_back(1);
         spec.inputs[0].strides.push_back(0);
     }
@@ -38,7 +38,7 @@ BoundKernel reduction_kernel(const OpCall& call, const Type& output) {
     return bind(std::move(spec));
 }
 
-// Every element of the result is one of the operand's, which `strides` find.
+// Every element of the result is an element of the operand, which `strides` find.
 BoundKernel copy_kernel(const Type& input, const std::vector<int64_t>& strides,
                         const Type& output) {
     KernelSpec spec;
@@ -66,7 +66,7 @@ BoundKernel transpose_kernel(const OpCall& call, const Type& output) {
 
 int add_reduction(KernelSpec& spec, Reduce kind, int arg, DType result) {
     Expr value(&spec.program, arg);
-    // The sum of integers is exact in f64 up to 2^53, and never wraps.
+    // A sum of integers is exact in f64 up to 2^53, and never wraps.
     const bool is_mean_of_integers = kind == Reduce::mean && !is_real(value.type());
     if (is_mean_of_integers) value = to_type(value, ScalarType::f64);
     const bool keeps_bool = kind == Reduce::max || kind == Reduce::min;

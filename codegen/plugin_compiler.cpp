@@ -50,8 +50,8 @@ const PluginCompiler::Library& PluginCompiler::library() const {
     const std::lock_guard lock(mutex_);
     if (library_) return *library_;
     auto opened = std::make_unique<Library>();
-    // Never closed: kernels that it made may run until the process ends. The loader knows a library
-    // that is open by its name, wherever the plug-in would look for it.
+    // The plug-in is never closed: kernels that it made may run until the process ends. The loader
+    // finds an open library by its name, wherever the plug-in would look for it.
     const bool has_needs = needs_.empty() || dlopen(needs_.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (has_needs) opened->handle = dlopen(file_.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!opened->handle) throw DeviceError(cat(name_, ": cannot open its plug-in: ", dlerror()));
@@ -75,7 +75,7 @@ const PluginCompiler::Library& PluginCompiler::library() const {
     opened->assembly =
         reinterpret_cast<Answer>(dlsym(opened->handle, (prefix_ + "_assembly").c_str()));
     version(append, &opened->version);
-    // A plug-in that was built from other sources may emit other code.
+    // A plug-in built from other sources may emit other code.
     opened->version += cat(" build ", build_id(file_));
     library_ = std::move(opened);
     return *library_;

@@ -10,12 +10,12 @@ namespace {
 
 using namespace runtime;
 
-// Sums of squares lose no digit in f64: the square of an f32 is exact there, and so is the
-// difference of mean squares and squared mean, to what f32 can tell. Products run out of the range
-// of f32 before f64 does.
+// Sums of squares lose no digit in f64: the square of an f32 is exact there, and the difference of
+// mean squares and squared mean is exact enough for f32. Products leave the range of f32 long
+// before that of f64.
 std::vector<Accumulator> accumulators_of(Reduce kind, ScalarType type) {
     const bool is_float = type == ScalarType::f32, is_double = type == ScalarType::f64;
-    // Truths are taken as 0 and 1.
+    // Booleans count as 0 and 1.
     const ScalarType taken = type == ScalarType::b1 ? ScalarType::i32 : type;
     switch (kind) {
         case Reduce::sum:
@@ -41,7 +41,7 @@ std::vector<Accumulator> accumulators_of(Reduce kind, ScalarType type) {
     return {};
 }
 
-// A product by a number that was simplified has one factor left.
+// A product by a number may be simplified, and then it has one factor left.
 std::vector<int> taken_by(const KernelIR& kernel, const Reduction& reduction) {
     const ScalarInst& inst = kernel.program[reduction.arg];
     if (reduction.kind == Reduce::dot && inst.op == ScalarOp::mul)
@@ -59,7 +59,7 @@ Finish finish_of(Reduce kind) {
     }
 }
 
-// The instructions without a value a row that `roots` need, in their order.
+// The instructions that `roots` need, in their order, without those that have one value a row.
 std::vector<int> needed_elements(const KernelIR& kernel, const std::vector<KernelIR::Level>& levels,
                                  const std::vector<int>& roots) {
     std::vector<bool> needed(levels.size());
@@ -118,7 +118,7 @@ std::string word_of(const Accumulator& accumulator) {
                name_of(accumulator.wide ? ScalarType::f64 : accumulator.type));
 }
 
-// What is known while a plan is read.
+// Follows which values are known while it reads a plan.
 class Verifier {
 public:
     Verifier(const KernelIR& kernel, const RowPlan& plan)
@@ -199,7 +199,7 @@ private:
     const KernelIR& kernel_;
     const RowPlan& plan_;
     const std::vector<KernelIR::Level> levels_;
-    std::vector<bool> of_row_;  // values of the row that are known
+    std::vector<bool> of_row_;  // values of the row that are known so far
     std::vector<bool> reduced_, stored_;
 };
 

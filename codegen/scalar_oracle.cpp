@@ -15,7 +15,7 @@ namespace {
 
 using namespace runtime;
 
-// Bits of constants and values, in the lower half where they are 32.
+// Converts values to bits and back; values of 32 bits use the lower half.
 template <class T>
 uint64_t bits_of(T value) {
     if constexpr (sizeof(T) == 4) return std::bit_cast<uint32_t>(value);
@@ -23,7 +23,7 @@ uint64_t bits_of(T value) {
 }
 float float_of(uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }
 
-// By comparison with what the integer holds.
+// Compares the real number with the bounds of the integer type.
 template <class Int>
 Int truncated(double value) {
     const double limit = std::ldexp(1.0, 8 * sizeof(Int) - 1);
@@ -83,7 +83,7 @@ uint64_t eval_real(ScalarOp op, ScalarType gives, Real a, Real b, Real c) {
     }
 }
 
-// In 128 bits, so that nothing overflows before it wraps.
+// Computes in 128 bits, so that nothing overflows before it wraps.
 template <class Int>
 uint64_t eval_integer(ScalarOp op, ScalarType gives, uint64_t ua, uint64_t ub) {
     using Wide = __int128;

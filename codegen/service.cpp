@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using runtime::cat;
 
-// In the order in which they are taken when none is named. MGB_JIT_BACKEND may have any of these
+// Compilers are tried in this order when none is named. MGB_JIT_BACKEND may have any of these
 // names, on any machine.
 constexpr std::string_view kOnCpu[] = {"MLIR", "HALIDE"}, kOnGpus[] = {"NVRTC", "MLIR", "HALIDE"};
 std::span<const std::string_view> backends_of(bool for_gpus) {
@@ -30,7 +30,7 @@ double ms_since(std::chrono::steady_clock::time_point start) {
         .count();
 }
 
-// As `kernel`, told to a user who asked for it again.
+// The same as `kernel`, for a user who asked for it again.
 std::shared_ptr<const CompiledKernel> as_cached(
     const std::shared_ptr<const CompiledKernel>& kernel) {
     if (kernel->cached) return kernel;
@@ -39,7 +39,7 @@ std::shared_ptr<const CompiledKernel> as_cached(
     return copy;
 }
 
-// What packaged models have for other GPUs than this one: "; packaged models have code for sm_80".
+// Names other GPUs that packaged models have kernels for: "; packaged models have code for sm_80".
 std::string packaged_for_others(CodeTarget target) {
     const std::set<std::string> gpus = packaged_gpus();
     if (gpus.empty() || gpus.contains(cat("sm_", target.gpu_arch))) return "";
@@ -75,14 +75,15 @@ KernelJob legal_for(const Compiler& compiler, const KernelJob& job) {
     return legal;
 }
 
-// In memory: of a GPU's job with what its code takes from the launch.
+// The key in memory: for a GPU's job it includes what code takes from the launch.
 std::string memory_key(const Compiler& compiler, const KernelJob& job) {
     return cat(compiler.name(), "\n",
                job.is_for_gpu() ? target_of(compiler, legal_for(compiler, job)) : "", "\n",
                print(job.kernel));
 }
 
-// Where a kernel that could not be compiled is written; empty when it cannot be.
+// Writes a kernel that could not be compiled to a file, and returns its path; empty when that
+// fails.
 fs::path write_dump(const KernelIR& kernel) {
     fs::path folder = runtime::debug().dump_dir;
     if (folder.empty())
@@ -98,7 +99,7 @@ fs::path write_dump(const KernelIR& kernel) {
     return out.flush() ? file : fs::path();
 }
 
-// One warning for each compiler: what breaks one kernel often breaks all.
+// Warns once for each compiler: the cause of one failure often breaks all kernels.
 void report_failure(std::string_view backend, const KernelIR& kernel, const std::string& why) {
     static runtime::Mutex mutex{"failures to compile"};
     static std::set<std::string, std::less<>> reported;
@@ -218,8 +219,7 @@ KernelCode KernelService::load_from_disk(Compiler& compiler, const std::string& 
     try {
         return compiler.code_of(*bytes);
     } catch (const runtime::Error&) {
-        return {};  // a file that passes its checksum and still does not load is compiled
-                    // again
+        return {};  // a file that passes its checksum and still does not load is compiled again
     }
 }
 
@@ -244,20 +244,20 @@ std::shared_ptr<const CompiledKernel> KernelService::import(const KernelJob& job
     made->backend = found.backend;
     made->compile_ms = ms_since(start);
     made->cached = true;
-    made->source = [kernel = job.kernel] { return print(kernel); };  // nothing here could tell more
+    made->source = [kernel = job.kernel] { return print(kernel); };  // no compiler can show more
     keep(key, made);
     const std::lock_guard counting(mutex_);
     ++counters_.disk_hits;
     return made;
 }
 
-// Null only when `from_disk_only`.
+// Returns null only when `from_disk_only`.
 std::shared_ptr<const CompiledKernel> KernelService::produce(Compiler& compiler,
                                                              const KernelJob& job,
                                                              const std::string& key,
                                                              bool from_disk_only) {
     const auto start = std::chrono::steady_clock::now();
-    // Compilers and the disk see legal kernels: better formulas make another key, never stale code.
+    // Compilers and the disk get legal kernels: better formulas make another key, never stale code.
     const KernelJob legal = legal_for(compiler, job);
     const std::string on_disk = disk_key(compiler, compiler.version_key(), legal);
     KernelCode code = load_from_disk(compiler, on_disk);
@@ -282,7 +282,7 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(Compiler& compiler,
     made->kernel = job.kernel;
     made->backend = compiler.name();
     made->compile_ms = ms_since(start);
-    // Compilers live as long as the service, which is for ever.
+    // Compilers live as long as the service, which is never destroyed.
     made->source = [this, &compiler, legal] {
         const std::lock_guard compiling(compile_mutex_);
         return compiler.source_of(legal);
@@ -377,12 +377,12 @@ std::shared_ptr<const KernelRequest> KernelService::request(const KernelJob& job
         if (const auto it = wanted_.find(key); it != wanted_.end())
             if (auto same = it->second.lock()) return same;
     }
-    // While nothing compiles, a look at the disk costs less than a wait for the other thread.
+    // While nothing compiles, looking at the disk is faster than waiting for the other thread.
     if (std::unique_lock compiling(compile_mutex_, std::try_to_lock); compiling.owns_lock()) {
         try {
             if (auto found = produce(*compiler, job, key, true))
                 return made->succeed(std::move(found)), made;
-        } catch (const runtime::Error&) {  // the other thread meets it again, and reports it
+        } catch (const runtime::Error&) {  // the other thread meets the same error, and reports it
         }
     }
     {

@@ -10,7 +10,7 @@ using runtime::ScalarOp;
 
 namespace {
 
-// Per instruction: does its value differ between the rows of a tile, or between its columns?
+// For each instruction: does its value differ between the rows of a tile, and between its columns?
 struct Differs {
     bool by_row = false, by_column = false;
 };
@@ -29,7 +29,7 @@ std::vector<Differs> differences(const KernelIR& kernel) {
         Differs own;
         if (inst.op == runtime::ScalarOp::input)
             own = inst.bits < kernel.inputs.size() ? of_operand(kernel, inst.bits)
-                                                   : Differs{true, true};  // a dot
+                                                   : Differs{true, true};  // the result of a dot
         for (int k = 0; k < runtime::arity_of(inst.op); ++k) {
             const Differs& arg = all[static_cast<size_t>(inst.args[k])];
             own.by_row = own.by_row || arg.by_row;
@@ -106,7 +106,7 @@ std::optional<TilePlan> tile_plan_of(const KernelIR& kernel) {
     return tile;
 }
 
-// A float whose lower bits are 0, as legal code (codegen/legalize.h) has a bfloat16.
+// Is it a float whose lower bits are 0, as legal code (codegen/legalize.h) makes of a bfloat16?
 static bool is_short_float(const runtime::ScalarProgram& program, int id) {
     const runtime::ScalarInst& inst = program[id];
     const auto constant = [&]() -> std::optional<uint64_t> {

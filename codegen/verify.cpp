@@ -1,4 +1,4 @@
-// The verifier: what every compiler may take for granted of a kernel.
+// The verifier checks everything that compilers may assume about a kernel.
 #include <algorithm>
 
 #include "codegen/kernel_ir.h"
@@ -16,7 +16,7 @@ bool stores_as(DType dtype, ScalarType type) {
     return info(dtype).category != Category::complex && compute_type(dtype) == type;
 }
 
-// Why `inst` cannot take operands of these types; "" when it can.
+// Says why `inst` cannot take operands of these types; "" when it can.
 std::string type_fault(const ScalarInst& inst, ScalarType a, ScalarType b, ScalarType c) {
     const ScalarType t = inst.type;
     const auto needs = [](bool sound, const char* rule) {

@@ -28,7 +28,7 @@ private:
     KernelSpec& spec_;
 };
 
-// One spatial axis: places and elements of the kernel, and how far apart they lie in x.
+// One spatial axis: the number of places and of the kernel's elements, and their distances in x.
 struct Slide {
     int64_t places, step, kernel, gap;
 };

@@ -6,14 +6,14 @@
 namespace megjit::memory {
 namespace {
 
-// Where a byte comes from: byte `offset` of what the step that wrote `value` computed.
+// Where a byte comes from: it is byte `offset` of what the step that wrote `value` computed.
 struct Origin {
     uint32_t value = kNone;
     size_t offset = 0;
     bool operator==(const Origin&) const = default;
 };
 
-// Origins of a stretch of bytes, in pieces that do not overlap.
+// The origins of a range of bytes, in pieces that do not overlap.
 class Bytes {
 public:
     Bytes() = default;
@@ -187,7 +187,7 @@ private:
         return content_[a.input].part(a.offset, a.offset + schedule_.values[a.output].bytes);
     }
 
-    // What a step moves keeps its origin, whether it is copied or lies there already.
+    // Bytes that a step moves keep their origin, whether they are copied or lie there already.
     void know_moved_bytes(const StepAccess& step, uint32_t w) {
         for (const Alias& a : step.aliases) {
             if (a.output != w) continue;
@@ -235,8 +235,8 @@ private:
         });
     }
 
-    // Elements of `r` are read before they are overwritten; or `r` lies in an operand that stays
-    // where it is.
+    // Elements of `r` are read before they are overwritten; or `r` lies in an operand that keeps
+    // its place.
     bool is_allowed(const StepAccess& step, uint32_t w, uint32_t r) const {
         return std::any_of(step.aliases.begin(), step.aliases.end(), [&](const Alias& a) {
             if (a.output != w) return false;

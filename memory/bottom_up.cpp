@@ -13,14 +13,14 @@
 namespace megjit::memory {
 namespace {
 
-// Which of the buffers that fit without a gap too many is next.
+// How to choose the next buffer among those that fit without too large a gap.
 enum class Rule : uint8_t { kLowest, kLongest, kFullest };
 constexpr int kRules = 3;
 
 // Builds the arena from its start upwards: each buffer lies on those that were placed before it, so
-// that a gap is lost once something lies over it. What is lost in a step and what still has to come
-// there tell at once whether the arena can keep its size: a buffer that would spoil that waits for
-// those that belong below it.
+// that a gap is lost once something lies over it. The bytes lost in a step and those still to come
+// there show at once whether the arena can keep its size: a buffer that would spoil that waits for
+// others that belong below it.
 class Stack {
 public:
     explicit Stack(std::vector<Buffer> buffers)
@@ -29,8 +29,8 @@ public:
         steps_ = count_in_starts(buffers_);
     }
 
-    // Who ended above `bytes` has more weight the next time that `rule` chooses. How much more is
-    // random: equal steps lead around in a circle.
+    // Buffers that ended above `bytes` get more weight the next time that `rule` chooses. How much
+    // more is random, for equal increments lead around in a circle.
     void learn(Rule rule, size_t bytes) {
         for (size_t i = 0; i < states_.size(); ++i)
             if (states_[i].offset + buffers_[i].bytes > bytes)
@@ -62,13 +62,13 @@ public:
 private:
     struct State {
         size_t offset =
-            0;  // the lowest that is left: above all that lives at the same time and is placed
-        size_t most_rest = 0;  // bytes that still have to come, in the step that lacks most of them
-        bool is_stale = true;  // most_rest may be less by now
+            0;  // the lowest possible one: above all placed buffers that live at the same time
+        size_t most_rest = 0;  // bytes that are still to come, in the step with most of them
+        bool is_stale = true;  // most_rest may have become smaller
     };
 
     size_t choose(Rule rule, size_t target) {
-        // Above the lowest end of a waiting buffer nothing has to be placed yet.
+        // Nothing need be placed yet above the lowest end of a waiting buffer.
         size_t lowest_end = std::numeric_limits<size_t>::max();
         for (const uint32_t i : waiting_)
             lowest_end = std::min(lowest_end, states_[i].offset + buffers_[i].bytes);
@@ -84,7 +84,7 @@ private:
         return best;
     }
 
-    using Key = std::tuple<double, double, double, double>;  // the smallest is next
+    using Key = std::tuple<double, double, double, double>;  // the smallest key is next
     Key key_of(uint32_t i, Rule rule, size_t target) {
         State& state = states_[i];
         const Buffer& b = buffers_[i];
@@ -123,12 +123,12 @@ private:
     std::vector<State> states_;
     std::array<std::vector<double>, kRules> weights_;
     uint32_t steps_ = 0;
-    std::vector<size_t> rest_;  // by step: bytes that still have to come
+    std::vector<size_t> rest_;  // for each step: bytes still to come
     std::vector<uint32_t> waiting_;
     std::mt19937 random_{1};
 };
 
-// Where the stacked ones lie, and gaps for the others.
+// Places the stacked buffers as the stack says, and the others into gaps.
 Plan fill_gaps(const Stack& stack, size_t stacked, const std::vector<uint32_t>& order,
                std::span<const Buffer> buffers, uint32_t steps, size_t& work) {
     Plan plan = {.offsets = std::vector<size_t>(buffers.size())};
@@ -161,7 +161,7 @@ uint32_t count_in_starts(std::vector<Buffer>& buffers) {
 }
 
 Plan place_bottom_up(std::span<const Buffer> buffers, uint32_t steps, size_t bound) {
-    constexpr size_t kMost = 1500;  // the others fill gaps
+    constexpr size_t kMost = 1500;  // smaller ones fill gaps
     constexpr size_t kBudget = 90'000'000, kAttempts = 200;
     std::vector<uint32_t> order(buffers.size());
     std::iota(order.begin(), order.end(), 0u);
@@ -172,8 +172,8 @@ Plan place_bottom_up(std::span<const Buffer> buffers, uint32_t steps, size_t bou
         if (large.size() < kMost && buffers[i].bytes >= bound / 1024) large.push_back(buffers[i]);
     Stack stack(large);
 
-    // The longer it takes, the sooner it is content: with half a per cent at first, with two at
-    // last.
+    // The longer it takes, the less it demands: an excess of half a per cent at first, of two at
+    // the end.
     Plan best;
     const auto is_good = [&](size_t attempt) {
         return best.arena_bytes <= bound + bound / 1000 * std::min<size_t>(5 + attempt, 20);

@@ -12,7 +12,7 @@
 #include "memory/spans.h"
 #include "runtime/host/mutex.h"
 
-// Under AddressSanitizer, cached blocks are forbidden ground: a use after release() is reported.
+// Under AddressSanitizer, cached blocks are poisoned: a use after release() is reported.
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define MEGJIT_FORBID(p, bytes) ASAN_POISON_MEMORY_REGION(p, bytes)
@@ -28,7 +28,7 @@ namespace {
 using runtime::MemoryStats;
 using runtime::OutOfMemory;
 
-constexpr size_t kSmallBytes = size_t{32} << 10;  // above, spans of whole pages waste little
+constexpr size_t kSmallBytes = size_t{32} << 10;  // above this, spans of whole pages waste little
 constexpr size_t kMostBytes = size_t{1} << 47;  // of addresses; keeps all sums below from wrapping
 
 // Size classes: multiples of 64 up to 1 KiB, then four for each doubling (at most 25 % too much).
@@ -38,7 +38,7 @@ constexpr size_t kClasses = kFineClasses + 4 * 5;  // five doublings lead to kSm
 
 size_t class_of(size_t bytes) {
     if (bytes <= kFineBytes) return bytes == 0 ? 0 : (bytes - 1) / 64;
-    const size_t doubling = std::bit_width(bytes - 1) - 11;  // 1025..2048 is the doubling 0
+    const size_t doubling = std::bit_width(bytes - 1) - 11;  // 1025..2048 belongs to doubling 0
     const size_t quarter = ((bytes - 1) >> (doubling + 8)) - 4;
     return kFineClasses + 4 * doubling + quarter;
 }
@@ -57,7 +57,7 @@ struct FreeBlock {
 struct Slab {  // a span cut into blocks of one size
     char* begin = nullptr;
     size_t bytes = 0;
-    size_t free_blocks = 0;  // only meaningful inside trim()
+    size_t free_blocks = 0;  // valid only inside trim()
 };
 
 struct SizeClass {
@@ -117,8 +117,8 @@ struct CachingAllocator::State {
     void trim();
     void trim(SizeClass& c, size_t block_bytes);
 
-    // One for all threads, because nearly all tensors are allocated by the one thread that runs the
-    // program.
+    // One lock for all threads, because nearly all tensors are allocated by the one thread that
+    // runs the program.
     mutable runtime::Mutex lock{"an allocator", runtime::Rank::memory};
     std::unique_ptr<PageSource> pages;
     Spans spans;
@@ -128,7 +128,7 @@ struct CachingAllocator::State {
     size_t peak_in_use = 0;
     uint64_t allocations = 0;
     size_t cap = runtime::kNoCap;
-    uint64_t until_failure = runtime::Allocator::kNever;  // allocations that still succeed
+    uint64_t until_failure = runtime::Allocator::kNever;  // allocations before the one that fails
 };
 
 CachingAllocator::CachingAllocator(std::unique_ptr<PageSource> pages)
@@ -144,11 +144,11 @@ CachingAllocator::~CachingAllocator() {
 void* CachingAllocator::allocate(size_t bytes) {
     State& s = *state_;
     const std::lock_guard guard(s.lock);
-    const bool told_to_fail = s.until_failure-- == 0;  // wraps around to kNever: fails once
+    const bool told_to_fail = s.until_failure-- == 0;  // then wraps to kNever: fails once
     void* p = nullptr;
     if (!told_to_fail && bytes <= kMostBytes && s.in_use + bytes <= s.cap) try {
             p = s.take(bytes);
-        } catch (const std::bad_alloc&) {  // no memory for our books: the same to the caller
+        } catch (const std::bad_alloc&) {  // no memory for our books: for the caller it is the same
         }
     if (p == nullptr) {
         OutOfMemory error(bytes, s.in_use, s.cap);
@@ -249,12 +249,13 @@ void CachingAllocator::State::add_slab(SizeClass& c, size_t block_bytes) {
     c.fresh_end = slab.begin + bytes / block_bytes * block_bytes;
 }
 
-// A span and its size; {null, 0} when not even `least` bytes can be had under the cap.
+// Returns a span and its size; {null, 0} when not even `least` bytes can be had under the cap.
 std::pair<void*, size_t> CachingAllocator::State::take_span(size_t wanted, size_t least) {
     if (void* p = spans.fit(wanted)) return {p, wanted};
     if (void* p = spans.grow(wanted, cap)) return {p, wanted};
-    // From here on memory is short. Pages that we have come before pages that we return: the
-    // system might not lend them again.
+    // From here on memory is short. Cached pages are used before any are returned: the system might
+    // not
+    // lend them again.
     if (void* p = spans.fit_anywhere(wanted)) return {p, wanted};
     trim();
     for (const size_t bytes : {wanted, least}) {
@@ -270,7 +271,7 @@ void CachingAllocator::State::trim() {
     spans.trim();
 }
 
-// Gives back the slabs of which every block is free.
+// Gives back slabs whose blocks are all free.
 void CachingAllocator::State::trim(SizeClass& c, size_t block_bytes) {
     for (Slab& slab : c.slabs) slab.free_blocks = 0;
     if (c.fresh != c.fresh_end)

@@ -25,7 +25,7 @@ Copies::Copies(const RecomputeSchedule& schedule, const std::vector<uint32_t>& o
             reads.push_back(current[v]);
         }
         for (uint32_t v : step.writes) {
-            // What is kept stays where it was written first; a second copy lives for a moment.
+            // A kept value stays where it was written first; a second copy lives only for a moment.
             if (current[v] == kNone || !schedule.problem.values[v].is_kept)
                 current[v] = static_cast<uint32_t>(all.size());
             all.push_back({v, p, p});

@@ -84,8 +84,8 @@ void DtrPolicy::join_with_neighbours(Id id) {
 void DtrPolicy::evicted(Id id) {
     ++evicted_;
     join_with_neighbours(id);
-    // Sets whose members returned stay behind. Now and then all are made anew, which also mends the
-    // estimate.
+    // Sets whose members returned are left behind. Now and then all sets are made anew, which also
+    // corrects the estimate.
     constexpr size_t kSpare = 1024;
     if (sets_.size() > 2 * values_.size() + kSpare) renew_sets();
 }
@@ -126,7 +126,7 @@ double DtrPolicy::cost_with_neighbours(Id id) {
 
 double DtrPolicy::score(Id id, double now) {
     constexpr double kLeastStaleness =
-        1e-9;  // a value used just now is the last to go, not an infinity
+        1e-9;  // a value used just now goes last, but its score is finite
     const Value& value = values_[id];
     const double staleness = std::max(now - value.last_use, kLeastStaleness);
     return cost_with_neighbours(id) / (static_cast<double>(value.bytes) * staleness);

@@ -92,8 +92,8 @@ public:
     }
 
 private:
-    // Views first: they decide whether a buffer's bytes are still needed. Then those that should
-    // have the first choice, then the rest.
+    // Places views first: they decide whether a buffer's bytes are still needed. Then come values
+    // that should have the first choice, then the rest.
     void place_writes(uint32_t s) {
         const StepAccess& step = schedule_.steps[s];
         for (const Alias& a : step.aliases)
@@ -118,7 +118,7 @@ private:
         }
     }
 
-    // The caller gets storage of its own, exactly as large as the output.
+    // The caller gets an output in storage of its own, exactly as large as the output.
     bool can_become_output(uint32_t b, size_t offset, size_t bytes) const {
         const SharedBuffer& buffer = result_.buffers[b];
         return buffer.output == kNone && offset == 0 && bytes == buffer.bytes && may_write(buffer);
@@ -147,8 +147,8 @@ private:
         }
     }
 
-    // `w` may lie over the buffer of `operand` if it fills it exactly (a smaller tenant would keep
-    // a larger buffer alive) and nothing in that buffer is needed beside or after this step.
+    // `w` may lie over the buffer of `operand` if it fills it exactly (a smaller value would keep a
+    // larger buffer alive) and nothing in that buffer is needed during or after this step.
     bool can_overwrite(uint32_t s, uint32_t w, uint32_t operand) const {
         if (is_on_host(w) != is_on_host(operand)) return false;
         const uint32_t b = result_.buffer_of[operand];

@@ -25,7 +25,8 @@ public:
         find_readers();
     }
 
-    // The last ones first: what moves is followed by what it is made of.
+    // Goes from the last step to the first: so a step that moves is followed by those that make its
+    // operands.
     std::vector<uint32_t> run() {
         for (auto p = static_cast<uint32_t>(order_.size()); p-- > 0;)
             if (steps_[order_[p]].repeatable) move(p);
@@ -48,7 +49,7 @@ private:
 
     void move(uint32_t p) {
         size_t taken = 0;
-        uint32_t need = kNone;  // the place of the step that reads it first
+        uint32_t need = kNone;  // the place of the first step that reads its results
         for (uint32_t c = copies_.first_copy[p]; c < copies_.first_copy[p + 1]; ++c) {
             taken += copies_.room(c);
             for (uint32_t reader : readers(c)) need = std::min(need, place_[reader]);
@@ -65,7 +66,8 @@ private:
         place_[p] = to;
     }
 
-    // Finds where other steps read its operands last, and how many bytes these take.
+    // Finds where other steps read the operands of `p` for the last time, and how many bytes these
+    // take.
     void find_ends(uint32_t p) {
         ends_.clear();
         for (uint32_t r = copies_.first_read[p]; r < copies_.first_read[p + 1]; ++r) {
@@ -93,9 +95,9 @@ private:
     const std::vector<RematStep>& steps_;
     const std::vector<uint32_t>& order_;
     const Copies copies_;
-    std::vector<uint32_t> place_, listed_;  // by position: its place; the other way round
+    std::vector<uint32_t> place_, listed_;  // by position: its place; and by place: its position
     std::vector<uint32_t> first_reader_,
-        readers_;  // by copy, and one more: into readers_; positions
+        readers_;  // by copy, with one more at the end: index into readers_, which are positions
     std::vector<std::pair<uint32_t, size_t>> ends_;
 };
 

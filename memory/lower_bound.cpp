@@ -8,8 +8,9 @@
 namespace megjit::memory {
 namespace {
 
-// So many writers are followed back from each step. A set of values has about three that may be
-// the last one, so that each more takes three times as long.
+// Writers are followed back this far from each step. Each more takes three times as long, for in a
+// set of values
+// about three may be the last one.
 constexpr int kWritersBack = 3;
 
 using Values = std::vector<uint32_t>;
@@ -58,10 +59,10 @@ private:
     };
     struct Edge {
         uint32_t to;
-        std::ptrdiff_t offset;  // of that value behind this one
+        std::ptrdiff_t offset;  // from the first value's start to this one's
     };
 
-    // Its result is its operand.
+    // A view's result is its operand.
     static bool is_view(const StepAccess& step) {
         return !step.aliases.empty() && step.aliases[0].kind == AliasKind::kView;
     }
@@ -83,8 +84,8 @@ private:
         }
     }
 
-    // A view may be a part of what it views: it counts as all of it where both are read, and its
-    // own bytes are enough where the whole is gone.
+    // A view may be a part of what it views: it counts as the whole where both are read, and as its
+    // own bytes where the whole is gone.
     void connect(uint32_t whole, uint32_t part, std::ptrdiff_t offset) {
         whole = root_[whole];
         part = root_[part];
@@ -92,8 +93,8 @@ private:
         neighbours_[part].push_back({whole, -offset});
     }
 
-    // Values that may lie in one another. Where a value could lie at two places the places mean
-    // nothing, and the largest of the family stands for all.
+    // A family is the values that may lie in one another. If a value could lie at two places,
+    // places are ignored, and the largest member stands for the family.
     void find_families() {
         for (uint32_t first = 0; first < family_.size(); ++first) {
             if (family_[first] != kNone) continue;
@@ -123,8 +124,8 @@ private:
         return kind == ValueKind::kInput || kind == ValueKind::kConstant;
     }
 
-    // Through steps in place and parts a temporary value may lie where a result, or an input that
-    // is given away, has its memory.
+    // By steps in place and by parts, a temporary value may lie in the memory of a result, or of a
+    // donated input.
     void find_what_may_lie_outside() {
         std::vector<Values> together(schedule_.values.size());
         for (const StepAccess& step : schedule_.steps)
@@ -152,7 +153,7 @@ private:
         }
     }
 
-    // Inputs, constants, and results as far as they cannot take the place of inputs.
+    // Bytes of inputs, constants, and results beyond those that can take the place of inputs.
     size_t outside() const {
         size_t there = 0, given = 0;
         Values results;
@@ -170,7 +171,7 @@ private:
         return there + (bytes > given ? bytes - given : 0);
     }
 
-    // Of values that are each there once.
+    // Bytes of values that each exist once.
     size_t bytes_of_families(const Values& values) const {
         size_t sum = 0;
         Values seen;
@@ -182,7 +183,7 @@ private:
         return sum;
     }
 
-    // The arena's values among these, views as what they view; each once.
+    // Adds to `others` the values that lie in the arena, each once; a view counts as what it views.
     Values in_memory(const Values& values, Values others = {}) const {
         for (const uint32_t value : values)
             if (const uint32_t root = root_[value];
@@ -192,9 +193,9 @@ private:
         return others;
     }
 
-    // Bytes of the arena while these values are there.
+    // Bytes of the arena while these values exist.
     size_t bytes_of(const Values& values) const {
-        Values inside, maybe_outside;  // of those that share a family with others
+        Values inside, maybe_outside;  // values that share a family with others
         size_t sum = 0, maybe = 0;
         for (const uint32_t value : values)
             if (neighbours_[value].empty())
@@ -228,7 +229,7 @@ private:
         return static_cast<size_t>(sum);
     }
 
-    // What results of the step save that overwrite operands, but for those that must stay.
+    // Bytes saved by results of the step that overwrite operands, except operands that must stay.
     size_t overwritten(const StepAccess& step, const Values& stays) const {
         size_t sum = 0;
         for (const uint32_t w : step.writes) {
@@ -243,8 +244,8 @@ private:
         return sum;
     }
 
-    // While the step runs, and the values that stay are there. What was there before is looked at
-    // for `depth` steps back. No more than `known` is of no interest, and may be too small.
+    // Bytes while the step runs and the values of `stays` exist. Earlier states are examined for
+    // `depth` steps back. An answer of at most `known` is not needed, and may be too small.
     Found while_running(uint32_t s, const Values& stays, int depth, size_t known) const {
         const StepAccess& step = schedule_.steps[s];
         const Values before = in_memory(step.reads, stays);
@@ -256,7 +257,7 @@ private:
         return earlier.bytes > found.bytes ? earlier : found;
     }
 
-    // These values are there together: whichever of them was written last, the others were there.
+    // These values exist together: whichever of them was written last, the others existed then.
     Found while_written(const Values& values, int depth, size_t known) const {
         Found least{.bytes = SIZE_MAX};
         for (const uint32_t last : values) {
@@ -271,13 +272,13 @@ private:
     }
 
     const Schedule& schedule_;
-    Values writer_;  // by value: its step
-    Values root_;  // by value: what it is a view of
+    Values writer_;  // by value: the step that writes it
+    Values root_;  // by value: the value that it is a view of
     std::vector<std::vector<Edge>> neighbours_;
     Values family_;
-    std::vector<std::ptrdiff_t> place_;  // by value: behind the first of its family
+    std::vector<std::ptrdiff_t> place_;  // by value: distance from the first of its family
     std::vector<bool> has_places_;  // by family
-    std::vector<bool> lies_in_input_;  // or may: a slice of one
+    std::vector<bool> lies_in_input_;  // also if it may: a slice of an input
     std::vector<bool> may_lie_outside_;
     size_t room_outside_ = 0;
 };

@@ -8,7 +8,7 @@
 namespace megjit::memory {
 namespace {
 
-// Calls whole(node) for the few nodes that together stand for exactly the steps of `live`, and
+// Calls whole(node) for the few nodes that together cover exactly the steps of `live`, and
 // part(node) for every node above one of them.
 template <class Whole, class Part>
 void visit(uint32_t leaves, Lifetime live, Whole whole, Part part) {
@@ -43,7 +43,7 @@ size_t RangeSet::first_gap(size_t from, size_t bytes, size_t align) const {
 }
 
 void RangeSet::add(size_t begin, size_t end) {
-    // From the first range that reaches `begin` to the last that starts by `end`: all become one.
+    // All ranges from the first that reaches `begin` to the last that starts by `end` become one.
     const auto low = std::lower_bound(ranges_.begin(), ranges_.end(), begin,
                                       [](const Range& r, size_t x) { return r.end < x; });
     auto high = low;
@@ -66,7 +66,7 @@ size_t Occupancy::lowest_fit(Lifetime live, size_t bytes, size_t align) const {
     touched_.clear();
     visit(leaves_, live, [&](uint32_t node) { touched_.push_back(&nodes_[node].sometime); },
           [&](uint32_t node) { touched_.push_back(&nodes_[node].throughout); });
-    // Each set pushes the offset up to its own next gap, until one round moves nothing.
+    // Each set moves the offset up to its own next gap, until a round changes nothing.
     size_t offset = 0;
     for (size_t agreed = 0, i = 0; agreed < touched_.size(); i = (i + 1) % touched_.size()) {
         const size_t pushed = touched_[i]->first_gap(offset, bytes, align);

@@ -63,8 +63,8 @@ private:
         members_[from].clear();
     }
 
-    // Nothing is written where something of the other buffer is still needed, but for the bytes
-    // that are the same.
+    // Nothing may be written to bytes of the other buffer that are still needed, except for the
+    // bytes that both share.
     bool is_sound(const Pair& pair, uint32_t from, uint32_t to, size_t offset) const {
         const auto spoils = [&](uint32_t writer, uint32_t other) {
             const uint32_t step = live_[writer].first;
@@ -91,7 +91,8 @@ private:
         return buffer.place != Place::kConstant;
     }
 
-    // `host` lives as long as `moved` too, which is gone: unless that makes the peak larger.
+    // `host` now lives as long as `moved` did, too; returns false, and changes nothing, if that
+    // makes the peak larger.
     bool lengthen(SharedBuffer& host, const SharedBuffer& moved) {
         const SharedBuffer before = host;
         if (host.place == Place::kArena)
@@ -138,9 +139,9 @@ private:
     const std::vector<Lifetime>& live_;
     Aliasing& aliasing_;
     std::vector<std::vector<uint32_t>> members_;  // value ids, by buffer
-    std::vector<bool> is_written_;  // by value: its step writes bytes (what is there before the
-                                    // first step is not written)
-    std::vector<size_t> bytes_at_;  // of the arena, by step
+    std::vector<bool> is_written_;  // by value: does its step write bytes? (What exists before the
+                                    // first step is not written.)
+    std::vector<size_t> bytes_at_;  // bytes of the arena, by step
     size_t peak_ = 0;
 };
 

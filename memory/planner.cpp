@@ -38,11 +38,11 @@ struct Problem {
     std::vector<uint32_t> index;  // into the caller's buffers
     uint32_t steps = 0;
     uint32_t fullest_step = 0;
-    size_t bound = 0;  // bytes live in the fullest step, each buffer rounded to the least alignment
+    size_t bound = 0;  // bytes live in the fullest step, buffers rounded to the least alignment
 };
 
 std::vector<size_t> live_bytes(const std::vector<Buffer>& buffers, uint32_t steps, size_t grain) {
-    std::vector<size_t> change(steps + 1, 0);  // unsigned wraps around, and back again
+    std::vector<size_t> change(steps + 1, 0);  // unsigned numbers wrap around, and back again
     for (const Buffer& b : buffers) {
         change[b.live.first] += round_up(b.bytes, grain);
         change[b.live.last] -= round_up(b.bytes, grain);
@@ -71,7 +71,7 @@ Problem problem_of(std::span<const Buffer> buffers) {
 
 using Order = std::vector<uint32_t>;  // indices into Problem::buffers
 
-// Each buffer goes to the lowest place that is free when its turn comes.
+// Places each buffer at the lowest offset that is free when its turn comes.
 Plan place_in(const Order& order, const Problem& p, size_t& work) {
     Plan plan = {.offsets = std::vector<size_t>(p.buffers.size())};
     Occupancy occupancy(p.steps);
@@ -97,8 +97,8 @@ Order by(const Problem& p, Key key) {
 
 size_t steps_of(const Buffer& b) { return b.live.last - b.live.first; }
 
-// Orders to try, best first; found by measuring on the networks of tests/memory/lifetimes.h. What
-// is live in the fullest step decides the arena's size, so it is placed while there is no other.
+// Orders to try, best first; measured on the networks of tests/memory/lifetimes.h. Buffers that
+// live in the fullest step decide the arena's size, so they are placed while there are no others.
 Order order_to_try(int attempt, const Problem& p) {
     const auto at_peak = [&](const Buffer& b) {
         return b.live.first <= p.fullest_step && p.fullest_step < b.live.last;
@@ -114,7 +114,7 @@ Order order_to_try(int attempt, const Problem& p) {
 }
 constexpr int kOrders = 5;
 
-// The buffer that ended up on top came too late: let it choose its place earlier.
+// The buffer that ended on top came too late: it moves forward in the order.
 Order with_top_earlier(const Order& order, const Plan& plan, const Problem& p, int attempt) {
     Order next = order;
     const auto top = std::find_if(next.begin(), next.end(), [&](uint32_t i) {
@@ -136,7 +136,8 @@ Plan best_plan(const Problem& p) {
         const bool move_one = i >= kOrders;
         Order order = move_one ? with_top_earlier(best_order, best, p, i) : order_to_try(i, p);
         Plan plan = place_in(order, p, work);
-        // Moving one buffer often changes nothing yet: equals are taken too, to move the next one.
+        // Moving one buffer often changes nothing yet: an equal result is accepted, too, to move
+        // the next one.
         const bool keep =
             move_one ? plan.arena_bytes <= best.arena_bytes : plan.arena_bytes < best.arena_bytes;
         if (!keep) continue;
@@ -153,7 +154,7 @@ Plan best_plan(const Problem& p) {
 }  // namespace
 
 size_t peak_live_bytes(std::span<const Buffer> buffers) {
-    std::vector<std::pair<uint32_t, size_t>> changes;  // step, bytes more; "less" wraps around
+    std::vector<std::pair<uint32_t, size_t>> changes;  // step, added bytes; negative ones wrap
     for (const Buffer& b : buffers) {
         if (!needs_memory(b)) continue;
         changes.emplace_back(b.live.first, b.bytes);

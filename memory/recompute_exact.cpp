@@ -99,7 +99,7 @@ size_t ExactSearch::least_peak_there_may_be() const {
     return least;
 }
 
-// One search, for one peak.
+// A search for the cheapest plan at one peak.
 class ExactRun {
 public:
     using Set = ExactSearch::Set;
@@ -144,15 +144,15 @@ private:
     struct OpenState {
         double estimate = 0;
         uint32_t done = 0, node = 0;
-        bool operator<(const OpenState& other) const {  // the last is looked at first
+        bool operator<(const OpenState& other) const {  // the queue takes the greatest first
             return estimate != other.estimate ? estimate > other.estimate
                    : done != other.done       ? done < other.done
                                               : node < other.node;
         }
     };
 
-    // What runs at least from here on, without what has never run: what the rest reads and is not
-    // there is computed once, and so is what that reads. kNever: it cannot.
+    // Least cost of repeated runs from here on: values that the rest reads and that are missing are
+    // computed once, and so are the values that they need. kNever: this is impossible.
     double cost_again(const State& state, Set* missing = nullptr) const {
         Set needed = s_.wanted_[state.done] & ~state.there;
         if (missing) *missing = needed;
@@ -193,7 +193,7 @@ private:
                 try_step(node, i);
     }
 
-    // Runs it here, as soon as enough has been let go of.
+    // Runs step i next, once enough values are dropped.
     void try_step(uint32_t node, uint32_t i) {
         const State from = nodes_[node].state;
         const ExactSearch::Step& step = s_.steps_[i];
@@ -221,7 +221,7 @@ private:
         });
     }
 
-    // All smallest sets of values that take `excess` bytes.
+    // Tries all smallest sets of values with `excess` bytes.
     void let_go(size_t first, Set there, size_t excess) {
         const double cost = nodes_[move_.node].cost + s_.steps_[move_.step].cost;
         if (excess == 0) return reach({move_.after.done, there}, cost, move_.node, move_.step);
@@ -245,8 +245,8 @@ private:
     struct Move {
         uint32_t node = 0, step = 0;
         State after = {};
-        std::vector<uint32_t> may_go = {};  // the largest first
-        std::vector<size_t> bytes_from = {};  // of this one of them and all behind it
+        std::vector<uint32_t> may_go = {};  // largest first
+        std::vector<size_t> bytes_from = {};  // bytes of each of these and all after it
     };
 
     const ExactSearch& s_;
@@ -266,12 +266,12 @@ ExactSearch::Answer ExactSearch::cheapest(size_t most_bytes, double most_cost,
 
 namespace {
 
-constexpr size_t kStates = 500'000;  // of one problem: less than half a second
+constexpr size_t kStates = 500'000;  // for one problem: less than half a second
 constexpr size_t kStatesOfOnePeak = kStates / 8;
-constexpr double kNextCost = 1.01;  // plans whose costs differ by less are one
-constexpr double kFirstStride = 0.01;  // of the peak
+constexpr double kNextCost = 1.01;  // plans whose costs differ by less count as one
+constexpr double kFirstStride = 0.01;  // as a part of the peak
 
-// Goes down from the plain order's peak, in strides that grow where costs hardly do.
+// Goes down from the plain order's peak, in strides that grow where costs hardly grow.
 class Descent {
 public:
     Descent(const RecomputeSchedule& schedule, std::vector<RematPlan> known, double most_cost)
@@ -296,7 +296,7 @@ public:
     }
 
 private:
-    // Nothing: there is none, or it was not found. What is known may be of another order.
+    // Returns nothing if there is no plan, or none was found. A known plan may have another order.
     std::optional<RematPlan> cheapest_below(size_t bytes) {
         const auto known = std::find_if(known_.begin(), known_.end(), [&](const RematPlan& plan) {
             return plan.peak_bytes < bytes;

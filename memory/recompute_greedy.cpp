@@ -7,12 +7,12 @@
 namespace megjit::memory {
 namespace {
 
-constexpr double kStride = 0.015;  // one round lowers the peak by so much, if it can
-constexpr int kMostIdleRounds = 24;  // rounds without a smaller peak before it stops
-constexpr double kSteps = 5000;  // for so many steps; where there are more, fewer rounds are longer
-                                 // strides, as long as each helps
+constexpr double kStride = 0.015;  // one round lowers the peak by this part, if it can
+constexpr int kMostIdleRounds = 24;  // rounds without a smaller peak before the search stops
+constexpr double kSteps = 5000;  // number of steps; with more of them, rounds are fewer and strides
+                                 // longer, as long as each helps
 
-// Steps that are recomputed together, as far as one round knows.
+// Components of steps that are recomputed together, as far as one round knows.
 class Components {
 public:
     Components(const RecomputeSchedule& schedule, const Levels& levels, const Simulation& now)
@@ -39,7 +39,7 @@ public:
     size_t bytes(uint32_t root) const { return bytes_[root]; }
     uint32_t needed_at(uint32_t root) const { return needed_at_[root]; }
 
-    // The gap is now of `level`.
+    // Notes that the gap now has `level`.
     void add(uint32_t gap, uint8_t level, uint32_t needed_at) {
         const uint32_t value = s_.gaps[gap].value, step = s_.producer[value];
         const bool is_new = level_[step] < level;
@@ -51,8 +51,9 @@ public:
             for_each_neighbour(gap, level, [&](uint32_t other, bool) { join(step, other); });
     }
 
-    // Steps that run again with this one: those of operands that are not there by then, and of
-    // results. Between two values that are let go of may lie others that nobody reads later anyway.
+    // Visits steps that run again with this one: makers of operands that are missing by then, and
+    // readers of results. Between two dropped values there may be values that nobody reads later
+    // anyway.
     template <class Visit>
     void for_each_neighbour(uint32_t gap, uint8_t level, const Visit& visit) {
         const uint32_t step = s_.producer[s_.gaps[gap].value], to = s_.gaps[gap].to;
@@ -86,7 +87,7 @@ private:
     static constexpr size_t kMostSteps =
         16;  // chains of values that nobody keeps are rarely longer
 
-    // Are its results all read before step `to`, and not let go of?
+    // Are all its results read before step `to`, and none of them dropped?
     bool is_passed_through(uint32_t step, uint32_t to) const {
         const auto& writes = s_.problem.steps[step].writes;
         return level_[step] == 0 && std::all_of(writes.begin(), writes.end(), [&](uint32_t v) {
@@ -106,13 +107,13 @@ private:
     const RecomputeSchedule& s_;
     std::vector<uint32_t> up_;
     std::vector<double> cost_;
-    std::vector<size_t> bytes_;  // of values that are let go of
-    std::vector<uint32_t> needed_at_;  // position at which it is recomputed first
+    std::vector<size_t> bytes_;  // bytes of dropped values
+    std::vector<uint32_t> needed_at_;  // position of the first recomputation
     std::vector<uint8_t> level_;  // by step
     std::vector<uint32_t> path_;
 };
 
-// One round: lets go of what waits across the places where most is alive.
+// One round: drops values that wait across positions where most bytes are alive.
 class Round {
 public:
     Round(const RecomputeSchedule& schedule, Levels& levels, const Simulation& now,
@@ -129,7 +130,7 @@ public:
             if (bytes_at_[p] > goal_) over_.push_back(p);
     }
 
-    // Does anything change?
+    // Returns whether anything changes.
     bool run(bool ahead) {
         struct Candidate {
             double score = 0;
@@ -148,7 +149,7 @@ public:
             queue.pop();
             const Wait& wait = now_.waits[best.wait];
             if (!helps(wait)) continue;
-            // What was let go of meanwhile can only have made it worse.
+            // Values dropped meanwhile can only have lowered its score.
             const double again = score(wait);
             if (again < best.score) {
                 queue.push({again, best.wait});
@@ -157,7 +158,7 @@ public:
             if (ahead && makes_a_new_peak(wait)) continue;
             let_go(wait);
             any = true;
-            if (!ahead) break;  // a leap in the dark: one at a time
+            if (!ahead) break;  // without looking ahead, only one at a time
         }
         return any;
     }
@@ -172,14 +173,14 @@ private:
                has_operands_at(s_.gaps[wait.gap]);
     }
 
-    // Where it is needed again, what it is made of has not been overwritten.
+    // When it is computed again, are its operands not yet overwritten?
     bool has_operands_at(const Gap& gap) const {
         const auto& reads = s_.problem.steps[s_.producer[gap.value]].reads;
         return std::none_of(reads.begin(), reads.end(),
                             [&](uint32_t v) { return s_.overwriter[v] < gap.to; });
     }
 
-    // Does it wait where more than the goal is alive?
+    // Does it wait at a position where more than the goal is alive?
     bool helps(const Wait& wait) const {
         for (auto p = std::upper_bound(over_.begin(), over_.end(), wait.from);
              p != over_.end() && *p < wait.to; ++p)
@@ -197,7 +198,7 @@ private:
             if (std::find(seen_.begin(), seen_.end(), root) != seen_.end()) return;
             seen_.push_back(root);
             if (is_operand && parts_.level(other) == 0)
-                own += s_.problem.steps[other].cost;  // it is gone: it must run for this alone
+                own += s_.problem.steps[other].cost;  // its operand is gone: it runs for this alone
             else around += parts_.cost(root);
         });
         const double cost = own + options_.neighbourhood * around;
@@ -205,8 +206,8 @@ private:
         return cost > 0 ? room / cost : room * 1e30;
     }
 
-    // Once it is joined with what is let go of around it, all of that is computed at once where the
-    // first of it is needed.
+    // When the value is joined with dropped values around it, all of them are computed at once,
+    // where the first is needed: is that a new peak?
     bool makes_a_new_peak(const Wait& wait) {
         size_t before = 0, first_need = bytes_at_[wait.to];
         seen_.clear();
@@ -230,7 +231,8 @@ private:
         keep_small_operands(wait);
     }
 
-    // An operand that is gone by then, and takes less room than the result: it stays instead.
+    // An operand that would be missing by then, and takes less room than the result, is kept
+    // instead.
     void keep_small_operands(const Wait& wait) {
         const Gap& gap = s_.gaps[wait.gap];
         for (uint32_t v : s_.problem.steps[s_.producer[gap.value]].reads) {
@@ -246,7 +248,7 @@ private:
     const Simulation& now_;
     const GreedyOptions& options_;
     Components parts_;
-    std::vector<size_t> bytes_at_;  // as this round leaves it
+    std::vector<size_t> bytes_at_;  // as this round changes them
     size_t goal_;
     std::vector<uint32_t> over_;  // positions at which more than the goal is alive
     std::vector<uint32_t> seen_;

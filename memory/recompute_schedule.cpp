@@ -11,10 +11,10 @@
 namespace megjit::memory {
 namespace {
 
-constexpr uint8_t kGone = 254;  // level of what no later step of the plain order reads
+constexpr uint8_t kGone = 254;  // level of values that no later step of the plain order reads
 constexpr uint8_t kNothing = 255;
 
-// Plays the plain order, and what must run again in between.
+// Plays the plain order, and runs in between what must run again.
 class Player {
 public:
     Player(const RecomputeSchedule& schedule, const Levels& levels, Simulation& out)
@@ -81,7 +81,7 @@ private:
             out_.waits.push_back({gap_now(v), since_[v], position});
     }
 
-    // Runs again what step `i` needs and is not there, operands first.
+    // Runs again what step `i` needs and what is missing, operands first.
     void burst(uint32_t i) {
         transients_.clear();
         members_.clear();
@@ -119,9 +119,9 @@ private:
     const Levels& levels_;
     Simulation& out_;
     std::vector<char> is_there_;  // by value
-    std::vector<uint32_t> uses_;  // by value: readers of the plain order that are done
-    std::vector<uint32_t>
-        since_;  // by value: position of its write, or of its last read for a step's own sake
+    std::vector<uint32_t> uses_;  // by value: number of readers in the plain order that are done
+    std::vector<uint32_t> since_;  // by value: position of its write, or its last read outside
+                                   // bursts
     std::vector<char> in_burst_;  // by step
     std::vector<uint32_t> members_, transients_;
     size_t most_steps_;
@@ -168,8 +168,8 @@ RecomputeSchedule::RecomputeSchedule(const RematProblem& problem, Places places)
     for (uint32_t gap = 0; gap < gaps.size(); ++gap) {
         const uint32_t region = problem.values[gaps[gap].value].region;
         const auto region_at = [&](uint32_t step) { return problem.steps[step].region; };
-        // Between two readers in no region it is there: what one of them had computed again serves
-        // the other.
+        // Between two readers in no region the value is kept: one that was computed again for the
+        // first reader serves the second.
         least_levels.push_back(region && is_free(gaps[gap].value) && !is_tail(gap) &&
                                region_at(gaps[gap].to) != region &&
                                (region_at(gaps[gap].from) || region_at(gaps[gap].to)));
@@ -192,7 +192,8 @@ Simulation RecomputeSchedule::simulate(const Levels& levels) const {
     return out;
 }
 
-// Positions change where a run was of no use: the value is computed when it is needed first.
+// Leaves out runs whose results nobody reads. Then positions change: a value is computed where it
+// is first needed.
 void RecomputeSchedule::leave_out_what_nobody_needs(Simulation& out, Measured& measured) const {
     std::vector<uint32_t> needed, moved(measured.is_needed.size() + 1);
     for (size_t p = 0; p < measured.is_needed.size(); ++p) {
@@ -215,7 +216,7 @@ void RecomputeSchedule::run_late(Simulation& out, Measured& measured) const {
     }
     Measured late = measure_order(*this, std::move(order));
     if (late.plan.peak_bytes > measured.plan.peak_bytes) return;
-    late.plan.cost = measured.plan.cost;  // the same sum: in another order it is rounded otherwise
+    late.plan.cost = measured.plan.cost;  // the same sum, rounded in another order
     measured = std::move(late);
     for (uint32_t& position : out.position_of) position = place[position];
     for (Wait& wait : out.waits) wait = {wait.gap, place[wait.from], place[wait.to]};
@@ -223,7 +224,7 @@ void RecomputeSchedule::run_late(Simulation& out, Measured& measured) const {
 
 namespace {
 
-// By position: some result is read, or kept, or the step has to run.
+// By position: is some result read, or kept, or must the step run?
 std::vector<bool> needed_runs(const Copies& copies, const std::vector<uint32_t>& order) {
     std::vector<bool> is_needed(order.size());
     std::vector<char> is_read(copies.all.size());
@@ -239,7 +240,7 @@ std::vector<bool> needed_runs(const Copies& copies, const std::vector<uint32_t>&
     return is_needed;
 }
 
-// The bytes of the operand over which the step at this position writes its result.
+// Bytes of the operand over which the step at this position writes its result.
 size_t bytes_in_place(const Copies& copies, const RematStep& step, uint32_t p) {
     const uint32_t first = copies.first_copy[p];
     if (!step.in_place || copies.first_copy[p + 1] != first + 1 || !copies.takes_room(first))
@@ -255,14 +256,14 @@ size_t bytes_in_place(const Copies& copies, const RematStep& step, uint32_t p) {
     return 0;
 }
 
-// Counts the bytes of results that cannot lie where they are to lie.
+// Counts the bytes of results that cannot lie where they should.
 size_t bytes_beside(const RematProblem& problem, const std::vector<uint32_t>& order) {
     std::vector<char> is_overwritten(problem.values.size());
     size_t bytes = 0;
     for (uint32_t step : order) {
         for (uint32_t v : problem.steps[step].reads) {
             if (is_overwritten[v]) bytes += problem.values[v].bytes;
-            is_overwritten[v] = false;  // counts once
+            is_overwritten[v] = false;  // each counts once
         }
         for (uint32_t v : problem.steps[step].overwrites) is_overwritten[v] = true;
     }

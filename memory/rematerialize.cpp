@@ -19,7 +19,7 @@
 namespace megjit::memory {
 namespace {
 
-// The best plans that were found: none is beaten in both peak and cost.
+// The best plans found so far: none is beaten in both peak and cost.
 class Front {
 public:
     struct Point {
@@ -39,8 +39,8 @@ public:
         for (const auto& [peak, point] : other.points_) add(point.levels, point.plan);
     }
 
-    // At most about `count` of them, evenly spread over the logarithm of the peak; first and last
-    // stay.
+    // Returns about `count` of them at most, evenly spread over the logarithm of the peak; the
+    // first and the last stay.
     std::vector<const Point*> spread(size_t count) const {
         std::vector<const Point*> chosen;
         if (points_.empty()) return chosen;
@@ -58,21 +58,21 @@ public:
     }
 
 private:
-    std::map<size_t, Point> points_;  // by peak; costs fall
+    std::map<size_t, Point> points_;  // by peak; costs fall with it
 };
 
-constexpr size_t kPoints = 32;  // of a front, where the search goes on
-constexpr size_t kPlans = 2 * kPoints;  // of the answer
-constexpr std::array kWeights = {1.0, 0.25, 0.0};  // GreedyOptions::neighbourhood
-constexpr size_t kPolishSteps = 150'000;  // steps that are simulated to polish a front: about 0.1 s
+constexpr size_t kPoints = 32;  // points of a front from which the search goes on
+constexpr size_t kPlans = 2 * kPoints;  // plans in the answer
+constexpr std::array kWeights = {1.0, 0.25, 0.0};  // values of GreedyOptions::neighbourhood
+constexpr size_t kPolishSteps = 150'000;  // simulated steps to polish a front: about 0.1 s
 
-// The search's view of the caller, which waits for it: how far it is, and whether it is to stop.
+// Tells the caller, who waits, how far the search is, and learns whether it must stop.
 class Progress {
 public:
     Progress(const std::function<void(double)>& watch, size_t jobs) : watch_(watch), jobs_(jobs) {}
 
-    // Every so often, from any thread. Throws what the watcher throws; Stopped in threads of the
-    // search's own.
+    // Called now and then, from any thread. Throws the watcher's error; threads of the search's own
+    // get Stopped.
     void tick() {
         if (is_stopped_) throw Stopped{};
         if (!watch_ || std::this_thread::get_id() != owner_) return;
@@ -107,7 +107,7 @@ public:
             std::vector<std::jthread> threads;
             for (int t = 1; t < workers && static_cast<size_t>(t) < count; ++t) try {
                     threads.emplace_back(guarded);
-                } catch (const std::system_error&) { break; }  // fewer threads do it, too
+                } catch (const std::system_error&) { break; }  // fewer threads do the work, too
             guarded();
         }
         if (first) std::rethrow_exception(first);
@@ -165,7 +165,8 @@ private:
         for (double weight : kWeights)
             starts.push_back({schedule_.least_levels,
                               {.neighbourhood = weight, .most_cost = search_.most_cost}});
-        // From 1/2 of the peak down to 1/200: what lies between is a matter of the number of tries.
+        // The goals go from 1/2 of the peak down to 1/200; the number of tries decides how many lie
+        // between.
         for (int t = 0; t < search_.thresholds; ++t) {
             const double part = 0.5 * std::pow(0.01, (t + 0.5) / search_.thresholds);
             const auto bytes =
@@ -200,8 +201,8 @@ private:
         for (const Front& front : fronts) front_.add(front);
     }
 
-    // Changes single choices, as often as the time allows: small graphs come close to the optimum
-    // that way.
+    // Changes single choices, as often as the time allows: this brings small graphs close to the
+    // optimum.
     void polish() {
         const size_t tries = kPolishSteps / schedule_.problem.steps.size();
         for (int round = 0; round < 2; ++round) {
@@ -232,8 +233,8 @@ private:
         }
     }
 
-    // Children of plans with similar peaks: the first part of one, the rest of the other, and a few
-    // changes.
+    // Makes children of plans with similar peaks: the first part of one, the rest of the other, and
+    // a few changes.
     void breed(int round) {
         const auto parents = front_.spread(static_cast<size_t>(std::max(search_.genetic_pool, 2)));
         if (parents.empty() || schedule_.gaps.empty()) return;

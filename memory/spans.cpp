@@ -9,7 +9,7 @@
 namespace megjit::memory {
 
 void Spans::unmap_all() noexcept {
-    char* unmapped_up_to = nullptr;  // spans come by address, so those of one region in a row
+    char* unmapped_up_to = nullptr;  // a region's spans follow each other
     for (const auto& [begin, span] : books_) {
         if (begin < unmapped_up_to) continue;
         pages_.unmap(span.region.begin, span.region.bytes);
@@ -32,8 +32,8 @@ void* Spans::fit_in(Pool pool, size_t bytes) {
 
 void* Spans::grow(size_t bytes, size_t cap) {
     if (pool_of(bytes) == kLarge) {
-        // A rest that is large beside the block, and too small for another one, is not worth a
-        // page.
+        // If the rest would be large compared with the block, but too small for another one, the
+        // huge page is not worth it.
         const size_t whole = round_up(bytes, kHugePageBytes);
         return map(whole - bytes > bytes / 8 ? bytes : whole, bytes, cap);
     }
@@ -46,7 +46,7 @@ void* Spans::grow_exactly(size_t bytes, size_t cap) { return map(bytes, bytes, c
 
 void* Spans::map(size_t region_bytes, size_t bytes, size_t cap) {
     if (reserved_ > cap || region_bytes > cap - reserved_) return nullptr;
-    // Taken before, because the owner's lock may be open while a device makes pages.
+    // reserved_ grows before map(), for the owner's lock may be open while a device makes pages.
     reserved_ += region_bytes;
     char* begin = nullptr;
     try {
@@ -74,7 +74,7 @@ void* Spans::map(size_t region_bytes, size_t bytes, size_t cap) {
     return take(span, bytes);
 }
 
-// Makes the free `span` one in use, and a new free one of what it has too much.
+// Takes the free `span` into use, and makes a new free one of its superfluous bytes.
 void* Spans::take(Books::iterator span, size_t bytes) {
     char* const begin = span->first;
     const size_t rest_bytes = span->second.bytes - bytes;
@@ -124,7 +124,7 @@ void Spans::swallow_next(Books::iterator span) noexcept {
 }
 
 void Spans::trim() noexcept {
-    // A hole of less than this is not worth a mapping of its own on either side.
+    // A smaller hole is not worth a mapping of its own on either side.
     constexpr size_t kLeastHole = size_t{64} << 10;
     const size_t least_part =
         pages_.unmaps_parts() ? kLeastHole : std::numeric_limits<size_t>::max();
@@ -136,8 +136,8 @@ void Spans::trim() noexcept {
     }
 }
 
-// Gives a free span back to the system and returns the one behind it. What is left of its region on
-// either side becomes a region. The owner's lock may be open while a device takes the pages.
+// Gives a free span back to the system and returns the next one. The rest of its region on either
+// side becomes a region. The owner's lock may be open while a device takes the pages.
 Spans::Books::iterator Spans::unmap(Books::iterator span) noexcept {
     const Region region = span->second.region;
     char* const begin = span->first;

@@ -9,19 +9,19 @@
 namespace megjit::memory {
 namespace {
 
-// So much of what is allowed is filled at first; the rest is for values on their way.
+// This part of the allowed bytes is filled at first; the rest is for values under way.
 constexpr std::array kFilled = {0.7, 0.85, 1.0};
 
-// A plan of a front may take so much of the one before.
+// Each plan of a front may take at most this part of the bytes of the one before.
 constexpr double kNext = 0.93;
-// A plan that takes more than it may can be followed by one that takes less: so many are looked at.
+// After a plan that exceeds its limit a later one may still take less: this many are tried.
 constexpr int kMisses = 4;
 
 // A stretch of steps, both included, in which a value is in memory.
 struct Stay {
     uint32_t value = 0;
     uint32_t first = 0, last = 0;
-    bool is_fetched = false;  // it comes from outside
+    bool is_fetched = false;  // it comes from the place outside
     bool is_stored = false;  // it is written to the place outside in this stretch
 };
 
@@ -77,7 +77,7 @@ private:
         there_.pop_back();
     }
 
-    // Steps one after the other: what is there, and what goes so that the next one has room.
+    // Goes through the steps: keeps what fits, and drops values so that the next step has room.
     void fill(size_t most) {
         for (uint32_t s = 0; s < problem_.steps.size(); ++s) {
             const RematStep& step = problem_.steps[s];
@@ -100,7 +100,7 @@ private:
         }
     }
 
-    // A result that lies where an operand lay takes no room of its own.
+    // Bytes of results that lie where an operand lay: they take no room of their own.
     size_t lies_on_operand(uint32_t s) const {
         const RematStep& step = problem_.steps[s];
         if (!step.in_place) return 0;
@@ -147,7 +147,7 @@ private:
         is_outside_[stay.value] = true;
     }
 
-    // What no later step reads goes.
+    // Drops values that no later step reads.
     void let_go(uint32_t s) {
         for (size_t i = there_.size(); i-- > 0;) {
             const uint32_t v = there_[i];
@@ -158,7 +158,7 @@ private:
         }
     }
 
-    // Bytes at each step.
+    // Counts the bytes in memory at each step.
     void count() {
         live_.assign(problem_.steps.size(), 0);
         std::vector<int64_t> change(problem_.steps.size() + 1);
@@ -174,11 +174,11 @@ private:
         }
     }
 
-    // Where there is room, values stay until they are written, and begin to come back early.
+    // Where there is room, values stay until they are written, and are fetched early.
     void widen() {
         begins_.assign(1, 0);
         for (const RematStep& step : problem_.steps) begins_.push_back(begins_.back() + step.cost);
-        double is_free = 0;  // the link
+        double is_free = 0;  // when the link is free
         for (Stay& stay : stays_) {
             if (!stay.is_stored) continue;
             is_free = std::max(is_free, begins_[stay.first + 1]) + transfer(stay.value);
@@ -199,7 +199,7 @@ private:
         }
     }
 
-    // Has the step room for the value, and no stay of it that this one would meet?
+    // Has the step room for the value, and would this stay meet no other stay of it?
     bool takes(const Stay& stay, uint32_t step) const {
         if (live_[step] + bytes(stay.value) > options_.most_bytes) return false;
         return std::ranges::none_of(stays_of_[stay.value], [&](uint32_t index) {
@@ -233,7 +233,7 @@ private:
         return plan;
     }
 
-    // A step waits for what it reads, and for what had to leave before it.
+    // A step waits for the values that it reads, and for values that had to leave before it.
     double waits(const SpillPlan& plan) const {
         double now = 0, is_free = 0, waited = 0;
         std::vector<double> made(problem_.values.size()), there(problem_.values.size());
@@ -261,15 +261,15 @@ private:
     const RematProblem& problem_;
     const SpillOptions& options_;
     std::vector<std::vector<uint32_t>> uses_;  // by value: the steps that read it
-    std::vector<size_t> next_use_;  // by value: of these, the next
-    std::vector<uint32_t> stay_;  // by value: its present one, or kNone
+    std::vector<size_t> next_use_;  // by value: index of the next of these
+    std::vector<uint32_t> stay_;  // by value: index of its present stay, or kNone
     std::vector<std::vector<uint32_t>> stays_of_;  // by value
     std::vector<char> is_outside_, ends_outside_, starts_outside_;  // by value
     std::vector<uint32_t> there_;  // values in memory
-    size_t now_ = 0;  // their bytes
+    size_t now_ = 0;  // bytes of these values
     std::vector<Stay> stays_;
     std::vector<size_t> live_;  // by step
-    std::vector<double> begins_;  // by step, and the end
+    std::vector<double> begins_;  // when each step begins, and the end
 };
 
 }  // namespace
@@ -277,7 +277,7 @@ private:
 SpillPlan spill(const RematProblem& problem, const SpillOptions& options) {
     SpillPlan best;
     for (const double part : kFilled) {
-        constexpr double kMost = 0x1p63;  // SIZE_MAX allows anything, and rounds up to 2^64
+        constexpr double kMost = 0x1p63;  // SIZE_MAX means no limit, and rounds up to 2^64
         const auto filled =
             static_cast<size_t>(std::min(kMost, part * static_cast<double>(options.most_bytes)));
         SpillPlan plan = Spilling(problem, options).run(filled);

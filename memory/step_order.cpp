@@ -13,12 +13,12 @@ namespace {
 
 using Order = std::vector<uint32_t>;
 
-// A wholly different order has to save one part in so many of the peak: it tears apart what
-// recomputation likes together.
+// A wholly different order must lower the peak by one part in kLeastGain: it separates steps that
+// recomputation had better keep together.
 constexpr size_t kLeastGain = 20;
 
-// Steps stand behind the step where they start from, in groups; a step that does not move starts
-// its own.
+// Steps are grouped behind the step after which they can run; a step that does not move begins its
+// own group.
 class Mover {
 public:
     explicit Mover(const RematProblem& problem) : s_(problem), group_(problem.steps.size()) {
@@ -39,10 +39,11 @@ public:
     }
 
 private:
-    using Place = std::pair<uint32_t, uint32_t>;  // group, step; ordered as they will run
+    using Place = std::pair<uint32_t, uint32_t>;  // (group, step): the order of running
     Place place(uint32_t step) const { return {group_[step], step}; }
 
-    // Behind what it reads, and behind those who read what it overwrites.
+    // The place after the makers of what the step reads, and after the readers of what it
+    // overwrites.
     Place earliest_place(uint32_t step) const {
         Place latest{0, kNone};
         const auto wait_for = [&](uint32_t other) {
@@ -71,11 +72,11 @@ private:
     }
 
     RecomputeSchedule s_;
-    std::vector<uint32_t> group_;  // by step: the step that starts it
+    std::vector<uint32_t> group_;  // by step: the step that begins its group
 };
 
-// Lists steps anew, each when all that it needs is done. Steps that are not repeatable keep their
-// order.
+// Lists steps anew, each when all steps that it needs are done. Steps that are not repeatable keep
+// their order.
 class Lister {
 public:
     explicit Lister(const RecomputeSchedule& schedule)
@@ -95,8 +96,8 @@ public:
 
     enum class Rule { kLeast, kLatest };
 
-    // kLeast: what adds the fewest bytes is next. kLatest: what adds none is next, else what became
-    // ready last: a branch is followed to its end.
+    // kLeast: the step that adds the fewest bytes is next. kLatest: a step that adds none is next,
+    // else the one that became ready last: so a branch is followed to its end.
     Order list(Rule rule) const {
         Order order;
         std::vector<int64_t> net = added_bytes(), since(net.size());
@@ -133,7 +134,7 @@ public:
         return order;
     }
 
-    // What a step needs is listed right before it, branch by branch.
+    // Lists what a step needs right before it, branch by branch.
     Order list_as_needed() const {
         Order order, stack;
         std::vector<size_t> next_need(before_.size());
@@ -175,7 +176,7 @@ private:
         return ids;
     }
 
-    // Returns by step what it makes, less what nobody else reads.
+    // Returns for each step the bytes that it makes, less those that only it reads.
     std::vector<int64_t> added_bytes() const {
         std::vector<int64_t> net(before_.size());
         for (uint32_t v = 0; v < s_.readers.size(); ++v) {
@@ -213,7 +214,7 @@ std::vector<uint32_t> order_for_peak(const RematProblem& problem) {
         best_peak = peak;
     };
     consider(Mover(problem).run(), best_peak);
-    // What is marked stays together.
+    // Steps of a region must stay together.
     if (std::any_of(problem.steps.begin(), problem.steps.end(),
                     [](const RematStep& step) { return step.region != 0; }))
         return best;

@@ -11,7 +11,7 @@ class SystemPages final : public runtime::PageSource {
 public:
     void* map(size_t bytes) override {
         const bool huge = bytes >= kHugePageBytes;
-        // The system aligns to 4 KiB only: ask for more, and give both ends back.
+        // The system aligns to 4 KiB only: we ask for more, and give both ends back.
         const size_t asked = huge ? bytes + kHugePageBytes : bytes;
         void* p = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED) return nullptr;
@@ -21,7 +21,7 @@ public:
         const size_t tail = kHugePageBytes - head;
         if (head != 0) munmap(raw, head);
         if (tail != 0) munmap(raw + head + bytes, tail);
-        madvise(raw + head, bytes, MADV_HUGEPAGE);  // only a wish: fails where the kernel has none
+        madvise(raw + head, bytes, MADV_HUGEPAGE);  // only a wish: the kernel may have none
         return raw + head;
     }
     void unmap(void* p, size_t bytes) noexcept override { munmap(p, bytes); }

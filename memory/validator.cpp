@@ -23,7 +23,7 @@ std::string fault_of(std::span<const Buffer> buffers, const Plan& plan) {
         const size_t begin = plan.offsets[i];
         const size_t end = begin + a.bytes;
         if (end < begin) return name(buffers, i, plan) + " has more bytes than there are";
-        if (a.live.first >= a.live.last || a.bytes == 0) continue;  // needs no memory
+        if (a.live.first >= a.live.last || a.bytes == 0) continue;  // it needs no memory
         if (begin % a.align != 0)
             return name(buffers, i, plan) + " is not aligned to " + std::to_string(a.align);
         if (end > plan.arena_bytes)

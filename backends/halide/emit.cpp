@@ -22,8 +22,7 @@ namespace loops = codegen::loops;
 // To Halide, all memory is one array named "memory", whose address each access sets by a let:
 // arrays of different names may not overlap, but an output may lie on an input.
 constexpr char kMemory[] = "memory";
-constexpr char kShared[] = "shared";  // words of the block's shared memory: Halide has one such
-                                      // array
+constexpr char kShared[] = "shared";  // words of the block's shared memory: the only such array
 
 Expr i64(int64_t value) { return make_const(Halide::Int(64), value); }
 Expr everywhere(int lanes) { return const_true(lanes); }

@@ -26,8 +26,7 @@ public:
                         llvm::ArrayRef<mlir::Value> v);
     mlir::Value convert(codegen::loops::Kind from, codegen::loops::Type to, mlir::Value value);
     mlir::Value widen(runtime::DType dtype, mlir::Value stored);  // from memory to its compute type
-    mlir::Value shorten(runtime::DType dtype, mlir::Value value);  // from its compute type to
-                                                                   // memory
+    mlir::Value shorten(runtime::DType dtype, mlir::Value value);  // the reverse
     // Hides `x` from LLVM's optimizations.
     mlir::Value fenced(mlir::Value x);
 

@@ -14,8 +14,7 @@ namespace {
 // From this size on, three small exchanges cost less than a copy.
 constexpr size_t kOfferedBytes = 128 << 10;
 constexpr int64_t kPieceBytes = 128 << 10;
-constexpr int64_t kThreadBytes = 8 << 20;  // the processes of one machine keep its cores busy
-                                           // already
+constexpr int64_t kThreadBytes = 8 << 20;  // processes of a machine keep its cores busy already
 
 // Processes meet in one order: work queued on the side stream goes first.
 runtime::Turn::Held in_turn(World& world) {

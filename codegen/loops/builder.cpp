@@ -70,7 +70,7 @@ Value Builder::number(Type type, double value) {
         case Kind::f32: return constant(type, std::bit_cast<uint32_t>(static_cast<float>(value)));
         case Kind::f64: return constant(type, std::bit_cast<uint64_t>(value));
         case Kind::i32: return constant(type, static_cast<uint32_t>(static_cast<int32_t>(value)));
-        default:  // the nearest of 2^63 is 2^63 - 1
+        default:  // 2^63 itself becomes 2^63 - 1
             return constant(type, value < 0x1p63
                                       ? static_cast<uint64_t>(static_cast<int64_t>(value))
                                       : ~uint64_t{0} >> 1);
@@ -169,7 +169,7 @@ Value Builder::zip(Value a, Value b, bool upper) {
     return add_inst(Op::zip, {a, b}, type_of(a), upper);
 }
 // The first half of the rows is zipped with the second one, again and again: each time one more bit
-// of the number of a lane changes places with one of the number of a row.
+// of the lane's number changes places with one of the row's number.
 Values Builder::transposed(Values rows) {
     const size_t half = rows.size() / 2;
     for (size_t done = 1; done < rows.size(); done *= 2) {

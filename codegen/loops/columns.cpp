@@ -1,11 +1,11 @@
-// Columns, lanes over the last kept axis: a unit is a block of kColumnBlock columns, or what is
-// left of them. A walk goes down the reduced axes by groups of rows, a chain in each column
-// (codegen/row_plan.h), and along each group vector by vector over all columns at hand. So memory
-// is read in its order; lanes and values of columns lie on the stack, chains in registers. Short
-// bodies stand there once for each row of a group, others once.
+// Columns, lanes over the last kept axis: a unit is a block of kColumnBlock columns, or of the
+// rest. A walk goes down the reduced axes by groups of rows, a chain in each column
+// (codegen/row_plan.h), and along each group vector by vector over all columns of the unit. So
+// memory is read in its order; lanes and values of columns are on the stack, chains in registers.
+// Short bodies are written once for each row of a group, others once.
 //
 // The first of some neighboring units walks for all of them: a row of 64 columns is too short for
-// the CPU to fetch it ahead. (Sums of 16 to 64 MB took twice the time.) No column depends on its
+// the CPU to prefetch it. (Sums of 16 to 64 MB took twice the time.) No column depends on its
 // neighbors, so this changes no bits.
 #include <algorithm>
 
@@ -14,8 +14,8 @@
 namespace megjit::codegen::loops {
 namespace {
 
-// Units that walk together share a stack of this size; what several walks read stays in the L2
-// cache.
+// Units that walk together share a stack of this size; elements that several walks read stay in the
+// L2 cache.
 constexpr int64_t kStackBytes = 16384, kCachedElements = int64_t{1} << 17;
 
 class ColumnWriter {
@@ -25,7 +25,7 @@ public:
           b_(frame.b),
           plan_(row_plan_of(frame.kernel)),
           rooms_(static_cast<size_t>(frame.kernel.program.size())) {
-        int64_t bytes = 0;  // of the stack, for each column
+        int64_t bytes = 0;  // bytes of the stack, for each column
         for (const RowWalk& walk : plan_.walks)
             bytes += 16 * static_cast<int64_t>(walk.reductions.size()) +
                      4 * static_cast<int64_t>(walk.row.size());
@@ -77,7 +77,8 @@ private:
         });
     }
 
-    // Before a walk: the results of the one before, and the values of columns that they make known.
+    // Before a walk, computes the results of the walk before, and the values of columns that follow
+    // from them.
     void write_between(const RowWalk* before, const RowWalk& walk, const Values& bases, Value v,
                        const Piece& piece) {
         Values values = known_values(v), reduced(f_.kernel.reductions.size());
@@ -135,7 +136,7 @@ private:
         return bases;
     }
 
-    // A whole group from row `first` on.
+    // Walks a whole group from row `first` on.
     void write_group(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value first,
                      const std::vector<Values>& bases, Value v, const Piece& piece) {
         const std::vector<Values> values = write_elements(walk, bases, v, piece);
@@ -146,7 +147,7 @@ private:
         store(totals_, v, reducer.with_chains(lanes, chains));
     }
 
-    // Rows first..end, of one group.
+    // Walks rows first..end of one group.
     void write_group_by_loop(const RowWalk& walk, Reducer& reducer, const Frame::Run& run,
                              Value first, Value end, Value v, const Piece& piece) {
         Values state = reducer.start_chains();
@@ -167,7 +168,7 @@ private:
         store(totals_, v, reducer.with_chains(lanes, chains));
     }
 
-    // The elements of one vector of columns in some rows, all read before any is written.
+    // Computes one vector of columns in some rows; all elements are read before any is written.
     std::vector<Values> write_elements(const RowWalk& walk, const std::vector<Values>& bases,
                                        Value v, const Piece& piece) {
         std::vector<Values> values(bases.size(), known_values(v));
@@ -179,7 +180,7 @@ private:
 
     void take(Reducer& reducer, const Frame::Run& run, Value row, const Values& values,
               Values& chains, Values& lanes) {
-        Value place;  // lanes that take no part compute what nobody stores
+        Value place;  // lanes that take no part compute values that nobody stores
         if (reducer.needs_places()) place = f_.splat(f_.i32_of(b_.add(run.place, row)));
         reducer.take(chains, lanes, values, {}, place);
     }
@@ -198,7 +199,7 @@ private:
         for (size_t s = 0; s < rooms.size(); ++s) store(rooms[s], v, values[s]);
     }
 
-    // Per instruction, if it has one value a column that is known by now.
+    // For each instruction: its value, if it has one per column that is known by now.
     Values known_values(Value v) {
         Values values(rooms_.size());
         for (size_t id = 0; id < rooms_.size(); ++id) {
@@ -223,9 +224,9 @@ private:
     Builder& b_;
     const RowPlan plan_;
     int64_t together_ = 1;  // units at most
-    Value columns_;  // of the units at hand
-    Values rooms_;  // per instruction: its values of columns, once they are known
-    Values totals_;  // lanes of the walk at hand
+    Value columns_;  // number of columns of these units
+    Values rooms_;  // for each instruction: its values of columns, once they are known
+    Values totals_;  // lanes of the current walk
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Rows of dots, lanes along the sum (codegen/tiles.h): a unit is kDotRows rows. Some of them are
-// walked together, their lanes in registers: no dot waits for its last sum, and what all rows read
-// is loaded once.
+// Rows of dots, lanes along the sum (codegen/tiles.h): a unit is kDotRows rows. Several of them are
+// walked together, with their lanes in registers: no dot waits for its last sum, and what all rows
+// read is loaded once.
 #include <algorithm>
 
 #include "codegen/loops/reducer.h"
@@ -53,7 +53,7 @@ private:
     }
 
     void write_dots(const std::vector<Values>& rows) {
-        std::vector<Values> known;  // by row and instruction
+        std::vector<Values> known;  // indexed by row and instruction
         for (const Values& bases : rows) {
             known.emplace_back(static_cast<size_t>(f_.kernel.program.size()));
             f_.evaluate_row(walk_, bases, {b_.index(0)}, {}, known.back());
@@ -90,8 +90,8 @@ private:
         }
     }
 
-    // One element of each lane of all rows, from `at` on; those before `end` where it is there. The
-    // state: by row and vector.
+    // Takes one element for each lane of all rows, from `at` on; only elements before `end` if that
+    // is given. The state is ordered by row and vector.
     Values taken(Reducer& reducer, const Frame::Run& run, Value at, Value end,
                  const std::vector<Values>& known, const Values& state) {
         const size_t width = reducer.lane_values();
@@ -139,9 +139,9 @@ private:
     Builder& b_;
     const RowPlan plan_;
     const RowWalk& walk_;
-    const std::vector<int> shared_;  // instructions of elements: one value for all rows
-    std::vector<int> own_;  // the others
-    const size_t vectors_;  // that hold the lanes of a row
+    const std::vector<int> shared_;  // instructions of elements with one value for all rows
+    std::vector<int> own_;  // the other instructions
+    const size_t vectors_;  // vectors that hold the lanes of a row
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 using runtime::ScalarInst;
 
-// Per instruction: is its value the same for a whole run?
+// For each instruction: does it have one value for a whole run?
 std::vector<bool> uniform_in_a_run(const KernelIR& kernel) {
     const auto is_still = [](const Operand& input) { return input.inner == Inner::broadcast; };
     std::vector<bool> uniform;
@@ -61,7 +61,8 @@ public:
         });
     }
 
-    // Threads of a GPU: each takes `width` neighbors, then those a whole grid further on.
+    // Code for threads of a GPU: each takes `width` neighbors, then those one grid further on, and
+    // so on.
     void write_team() {
         const size_t inputs = f_.kernel.inputs.size();
         const int rank = f_.kernel.rank;
@@ -75,7 +76,7 @@ public:
             const Value row = b_.sub(at, place.last);  // outputs are row-major
             const Values bases = f_.gathered(
                 f_.moved(place.bases, [&](size_t i) { return i < inputs ? Value() : row; }));
-            // Rows of higher ranks are whole vectors.
+            // Rows of higher ranks consist of whole vectors.
             const bool has_tail = rank == 1 && f_.width > 1;
             f_.evaluate(uniform_, bases, {place.last}, values_);
             write_piece(bases,
@@ -113,7 +114,7 @@ private:
 
     Frame& f_;
     Builder& b_;
-    Values values_;  // per instruction, of the piece at hand
+    Values values_;  // for each instruction, its value in the current piece
     std::vector<int> uniform_, varying_;
     std::vector<size_t> outputs_;
 };
@@ -147,7 +148,7 @@ Function loops_of(const KernelIR& kernel, const Target& wanted) {
                 "a kernel has ", count, " parameters; a GPU takes ", kMaxGpuParameters));
         return function;
     }
-    // Nothing to do: touch no operand, not even a broadcast one.
+    // Where there is nothing to do no operand is touched, not even a broadcast one.
     Value some = b.less(frame.lo, frame.hi);
     if (kernel.reduced == 0) some = b.both(some, b.less(b.index(0), frame.extents.back()));
     b.branch(some, [&] {

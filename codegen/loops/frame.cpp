@@ -12,7 +12,7 @@ Frame::Frame(Builder& builder, const KernelIR& kernel_ir, const Target& what)
       is_aligned(what.gpu.has_value()) {
     const size_t inputs = kernel.inputs.size(), outputs = kernel.outputs.size();
     const bool joins = target.gpu && target.gpu->joins;
-    Value place;  // in the table: the next word of this block's launch
+    Value place;  // the next word of this block's launch in the table
     if (joins) {
         place = launch_of_block(launch_table_of(kernel));
     } else if (target.gpu) {
@@ -53,8 +53,8 @@ Frame::Frame(Builder& builder, const KernelIR& kernel_ir, const Target& what)
     }
 }
 
-// Halves the launches that are left. Words behind the last launch are the number of all blocks, so
-// that no block takes them.
+// Halves the range of launches until one is left. Words after the last launch are the number of all
+// blocks, so that no block takes them.
 Value Frame::launch_of_block(const LaunchTable& table) {
     b.take_table(table.size());
     const Value in_grid = b.where(Where::block);
@@ -119,7 +119,7 @@ Values Frame::gathered(Values from) {
     return from;
 }
 
-// Where the index at lane position `at`, the same for all lanes, leads input i.
+// Where input i is read for the index at lane position `at`, if all lanes share that index.
 Value Frame::jump(size_t i, const Values& from, Value at) {
     const auto by = static_cast<size_t>(kernel.inputs[i].by);
     Value place = from[by];
@@ -198,7 +198,7 @@ Value Frame::divided_i32(Value a, Value by) {
     return b.convert(Kind::i32, b.compute(ScalarOp::floor, {quotient}));
 }
 
-// The loops' division knows no sign. Of different signs the quotient is -(|a| / |by|), rounded up.
+// The loops' division is unsigned. Where signs differ the quotient is -(|a| / |by|), rounded up.
 Value Frame::divided_i64(Value a, Value by) {
     const Type type = b.type_of(a);
     const Value zero = b.constant(type, 0), one = b.constant(type, 1);
@@ -230,8 +230,8 @@ Value Frame::instruction(int id, const Values& values) {
     if (inst.op == ScalarOp::div && !is_float && !target.divides)
         return divided_i32(args[0], args[1]);
     const Value value = b.compute(inst.op, args, inst.narrow_to);
-    // Compilers take the larger of (the larger of x and 0) and 0 for the larger of x and 0,
-    // whatever their comparisons say of NaN and of the sign of 0.
+    // Compilers simplify max(max(x, 0), 0) to max(x, 0), whatever the comparisons give for NaN and
+    // for the sign of 0; the fence prevents that.
     const bool is_chosen =
         is_float && inst.op == ScalarOp::select && kernel.program.is_extremum(id);
     return is_chosen ? b.fence(value) : value;
@@ -247,7 +247,7 @@ void Frame::evaluate_row(const RowWalk& walk, const Values& at, const Piece& pie
     evaluate(others, at, piece, values);
 }
 
-// As they are stored, base after base.
+// Loads inputs in their stored form, base after base.
 Values Frame::load_all(std::span<const size_t> inputs, std::span<const Values> at,
                        const Piece& piece) {
     const auto load_as = [&](const Piece& what) {
@@ -269,7 +269,7 @@ Value Frame::load(size_t i, const Values& at, const Piece& piece) {
     const auto by = static_cast<size_t>(input.by);
     if (kernel.inputs[by].inner == Inner::broadcast)
         return load_lanes(i, jump(i, at, piece.at), piece);
-    // 0 where no lane takes part
+    // 0 for lanes that take no part
     const Value numbers = b.convert(Kind::i64, load_lanes(by, at[by], piece));
     Value offsets = b.mul(numbers, splat(gather_strides_[i]));
     Value base = at[i];
@@ -291,16 +291,16 @@ Value Frame::load_lanes(size_t i, Value base, const Piece& piece) {
     return {};
 }
 
-// A coordinate in its 32 bits.
+// Computes a coordinate in 32 bits.
 Value Frame::coordinate(size_t i, Value base, const Piece& piece) {
     if (kernel.inputs[i].inner == Inner::broadcast) return splat(i32_of(base));
     const Value first = i32_of(b.add(base, b.mul(piece.at, lane_stride(i))));
     return b.add(splat(first), b.mul(b.lanes(Kind::i32, width), splat(i32_of(lane_stride(i)))));
 }
 
-// Returns each lane's distance from lane 0, in elements. Lanes that take no part stand on the last
-// one that does: every lane is in bounds, and a gather needs no mask, which for narrow elements
-// would become a branch per lane.
+// Returns each lane's distance from lane 0, in elements. Lanes that take no part get the distance
+// of the last one that does: every lane is in bounds, and a gather needs no mask, which for narrow
+// elements would become a branch per lane.
 Value Frame::lane_offsets(size_t i, const Piece& piece) {
     Value lane = b.lanes(Kind::i64, width);
     const auto wide = [&](Value index) { return splat(b.convert(Kind::i64, index)); };
@@ -381,7 +381,7 @@ void for_neighbors(Frame& f, Value unit, Value number, Value extent, Value most,
     });
 }
 
-// Loop-carried: the indices of the axes but the first, which never wraps, then per operand its
+// The loop carries the indices of all axes but the first, which never wraps, then each operand's
 // offset in elements.
 void for_units(Frame& f, std::span<const UnitAxis> axes, const UnitBody& body) {
     if (axes.empty()) return body(f.lo, {}, f.bases);
@@ -402,8 +402,8 @@ void for_units(Frame& f, std::span<const UnitAxis> axes, const UnitBody& body) {
                 offset = b.add(offset, b.mul(position[axis], stride));
         carried.push_back(offset);
     }
-    // What an axis adds when the one inside it wraps: one step forth, a whole run of the inner one
-    // back.
+    // The change of an offset when an axis advances and the one inside it wraps: one step forward,
+    // a whole run of the inner axis back.
     std::vector<Values> wraps(rank, Values(operands));
     for (size_t axis = 1; axis < rank; ++axis)
         for (size_t i = 0; i < operands; ++i)
@@ -418,7 +418,7 @@ void for_units(Frame& f, std::span<const UnitAxis> axes, const UnitBody& body) {
         }));
         for (size_t i = 0; i < operands; ++i)
             if (const Value stride = axes.back().strides[i]) offsets[i] = b.add(offsets[i], stride);
-        Value carry;  // does the axis inside wrap?
+        Value carry;  // whether the axis inside wraps
         for (size_t axis = rank; axis-- > 1;) {
             Value stepped = b.add(next[axis - 1], b.index(1));
             if (carry) stepped = b.select(carry, stepped, next[axis - 1]);

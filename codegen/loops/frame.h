@@ -14,8 +14,7 @@ struct Piece {
     Value at;  // index of lane 0, counted from the bases
     Value left = {};  // the first `left` lanes take part, 1..width; null: all
     Value mask = {};  // the lanes that take part; null where `is_whole` decides
-    Value is_whole = {};  // b1, in a loop with both kinds: all lanes take part, whatever `left`
-                          // says
+    Value is_whole = {};  // b1, in a loop with both kinds: all lanes, whatever `left` says
 };
 
 class Frame {
@@ -32,8 +31,7 @@ public:
     // offset of a coordinate ----
     using Elements = std::function<Value(size_t operand)>;
     Values moved(const Values& bases, const Elements& elements);  // a null value moves nothing
-    Values along(const Values& bases, int axis, Value steps);  // moved by steps * stride of the
-                                                               // axis
+    Values along(const Values& bases, int axis, Value steps);  // by steps * stride of the axis
     // Moves the bases of gathered inputs whose index is the same for a whole unit to where it
     // leads.
     Values gathered(Values bases);

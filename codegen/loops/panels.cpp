@@ -1,7 +1,7 @@
-// Panels (codegen/tiles.h): a unit is kPanelRows rows of kColumnBlock columns. What some vectors of
-// columns give to the sum is computed once for some indices of the reduced axis, whatever
-// way it lies in memory, and kept on the stack: a panel, which stays in the L1 cache while all rows
-// walk over it, some at a time. Their sums wait on the stack from panel to panel. The first of some
+// Panels (codegen/tiles.h): a unit is kPanelRows rows of kColumnBlock columns. The factors of some
+// vectors of columns are computed once for some indices of the reduced axis, whatever their strides
+// in memory, and kept on the stack: a panel, which stays in the L1 cache while all rows walk over
+// it, some at a time. The rows' sums wait on the stack from panel to panel. The first of some
 // neighboring units walks for all of them, so that a panel serves more rows.
 #include "codegen/loops/frame.h"
 #include "codegen/tiles.h"
@@ -32,7 +32,7 @@ public:
         sums_ = b_.room(vector, units_together_ * kPanelRows * kColumnBlock / f_.width);
     }
 
-    // Units go down the rows.
+    // Writes the loop over units, which go down the rows.
     void write() {
         std::vector<UnitAxis> axes = kept_axes(f_);
         std::swap(axes[axes.size() - 2], axes.back());
@@ -62,7 +62,7 @@ private:
     }
     Values at_term(const Values& bases, Value k) { return f_.along(bases, f_.kernel.rank - 1, k); }
     Values at_row(const Values& bases, Value row) { return f_.along(bases, row_axis_, row); }
-    // In rows of kColumnBlock.
+    // Sums are stored in rows of kColumnBlock.
     Value sum_at(Value row, Value column) {
         return b_.at(sums_, b_.add(b_.mul(row, b_.index(kColumnBlock)), column));
     }
@@ -112,7 +112,7 @@ private:
         });
     }
 
-    // A group of vectors.
+    // Packs a group of vectors.
     void pack(const Values& bases, const std::vector<Piece>& pieces) {
         const Value step = b_.index(static_cast<int64_t>(pieces.size()) * f_.width);
         std::vector<Values> known;
@@ -147,14 +147,14 @@ private:
         });
     }
 
-    // As many indices of the reduced axis as a vector has lanes.
+    // Packs as many indices of the reduced axis as a vector has lanes.
     void pack_transposed(const Values& bases, const Piece& piece, const Values& known,
                          const std::function<void(int64_t n, const Values& values)>& keep) {
         std::vector<Values> all(static_cast<size_t>(f_.width), known);
         for (const int id : transposed_) {
             const auto input = static_cast<size_t>(f_.kernel.program[id].bits);
             const Value stride = f_.strides[input][static_cast<size_t>(f_.kernel.lane_axis())];
-            Values rows;  // of memory; columns that are not there are the last one again
+            Values rows;  // rows of memory; for missing columns the last one is repeated
             for (int lane = 0; lane < f_.width; ++lane) {
                 Value column = b_.index(lane);
                 if (piece.left) column = b_.smaller(column, b_.sub(piece.left, b_.index(1)));
@@ -236,10 +236,10 @@ private:
     const int row_axis_;
     const int64_t group_;  // vectors that go through a tile together
     const int64_t most_terms_, units_together_;
-    size_t of_column_ = 0, of_row_ = 0;  // the factors
-    std::vector<int> transposed_, read_;  // of the instructions of columns
-    Value panel_, sums_;  // rooms
-    Value rows_, columns_, terms_;  // of the unit, and of the panel
+    size_t of_column_ = 0, of_row_ = 0;  // instructions of the two factors
+    std::vector<int> transposed_, read_;  // instructions of columns: transposed inputs, and others
+    Value panel_, sums_;  // rooms for a panel, and for sums
+    Value rows_, columns_, terms_;  // counts: rows and columns of the unit, terms of the panel
 };
 
 }  // namespace

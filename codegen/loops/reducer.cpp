@@ -30,8 +30,8 @@ Values Reducer::start(bool lanes) {
     return values;
 }
 
-// What is better replaces `a`, unless that is NaN; and NaN replaces all. The fence keeps the first
-// choice apart, which is one instruction.
+// A better value replaces `a`, unless that is NaN; and NaN replaces everything. The fence keeps the
+// first choice separate, which is one instruction.
 Value Reducer::better(bool larger, Value a, Value b) {
     if (!is_float(a)) return larger ? b_.larger(a, b) : b_.smaller(a, b);
     const Value best = b_.select(compare(larger, b, a), b, a);
@@ -42,14 +42,14 @@ Value Reducer::better(bool larger, Value a, Value b) {
 Value Reducer::wins(bool larger, std::span<const Value> a, std::span<const Value> c,
                     bool is_behind) {
     const auto is_better = [&] { return compare(larger, c[0], a[0]); };
-    // The first of equal values stays.
+    // Among equal values the first stays.
     if (!is_float(a[0])) {
         if (is_behind) return is_better();
         return b_.any(is_better(), b_.both(b_.equal(c[0], a[0]), b_.less(c[1], a[1])));
     }
-    // The first NaN before all others.
+    // The first NaN comes before all other values.
     const Value was_number = b_.equal(a[0], a[0]);
-    if (is_behind) {  // better or NaN: one comparison
+    if (is_behind) {  // `better` includes NaN: one comparison
         const Value no_better = larger ? b_.compute(ScalarOp::le, {c[0], a[0]})
                                        : b_.compute(ScalarOp::le, {a[0], c[0]});
         const Value truth = b_.constant(b_.type_of(no_better), 1);
@@ -75,7 +75,7 @@ void Reducer::join(const Slot& slot, std::span<Value> a, std::span<const Value> 
     }
 }
 
-// The element that an accumulator takes, as a chain or as a lane takes it.
+// The element as an accumulator takes it, into a chain or into a lane.
 Value Reducer::taken(const Slot& slot, const Values& values) {
     const Reduced& reduced = reductions_[slot.reduction];
     Value x = values[static_cast<size_t>(reduced.takes[0])];
@@ -136,7 +136,7 @@ Values Reducer::folded(std::vector<Values> vectors) {
     return all;
 }
 
-// Truths are taken as 0 and 1: of none at all none is true, and none is false.
+// Booleans count as 0 and 1: among no booleans none is true, and none is false.
 Value Reducer::as_result(ScalarType type, Join join, Value value) {
     if (type != ScalarType::b1) return value;
     const Value zero = b_.constant(b_.type_of(value), 0);
@@ -144,12 +144,12 @@ Value Reducer::as_result(ScalarType type, Join join, Value value) {
 }
 
 Values Reducer::results(const Values& lanes, Value elements) {
-    const auto mean_of = [&](Value sum) {  // in f64
+    const auto mean_of = [&](Value sum) {  // computes in f64
         return b_.div(sum, f_.splat(b_.convert(Kind::f64, elements)));
     };
     Values results;
     for (const Slot& slot : slots_) {
-        if (slot.by.squares) continue;  // of the slot before it
+        if (slot.by.squares) continue;  // the slot before it has used them
         const Reduced& reduced = reductions_[slot.reduction];
         Value result = lanes[slot.lane];
         switch (reduced.finish) {

@@ -1,9 +1,9 @@
 // Rows, lanes over the last axis: a unit is one index of the kept axes. Values of a row are vectors
 // whose lanes are all alike.
 //
-// The lanes of a row (codegen/row_plan.h) are several vectors where the CPU's are narrower. A group
-// of elements, a chain in each lane, stands in the code as a whole where its body is short, else it
-// is a loop over whole pieces, and one piece for the rest. (A long body stands there once, and
+// The lanes of a row (codegen/row_plan.h) are several vectors where the CPU's are narrower. If its
+// body is short, a group of elements, with a chain in each lane, is written out as a whole; else it
+// is a loop over whole pieces, and one piece for the rest. (A long body is written once, and
 // branches where it reads and writes.)
 #include <algorithm>
 
@@ -12,16 +12,16 @@
 namespace megjit::codegen::loops {
 namespace {
 
-// A value of elements that a walk leaves in an output, for the next one, which stores that output,
-// to take from there: it is not computed twice.
+// A walk may store a value of elements in an output early, if a later walk stores that output
+// anyway: the later walk reads the value there instead of computing it again.
 struct Kept {
-    size_t maker = 0, taker = 0;  // walks
+    size_t maker = 0, taker = 0;  // numbers of the two walks
     int value = -1;  // -1: there is none
     size_t output = 0;
-    std::vector<int> elements = {};  // that the taker still computes
+    std::vector<int> elements = {};  // elements that the taker still computes
 };
 
-// The output may lie on an input: the taker reads no element of an input.
+// The output may lie on an input, for the taker reads no element of an input.
 Kept kept_value(const KernelIR& kernel, const RowPlan& plan, int worth_keeping) {
     size_t last = plan.walks.size();
     while (last-- > 1 && plan.walks[last].outputs.empty()) {}
@@ -126,7 +126,7 @@ private:
         });
     }
 
-    // The lanes of all accumulators, vector after vector.
+    // Reduces; the lanes of all accumulators are ordered vector after vector.
     void write_reductions(const RowWalk& walk, const Values& bases) {
         Reducer reducer(f_, walk.reductions);
         Values start;
@@ -153,7 +153,7 @@ private:
             reduced_[static_cast<size_t>(walk.reductions[r].reduction)] = results[r];
     }
 
-    // A whole group from `first` on.
+    // Walks a whole group from `first` on.
     Values write_group(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value first,
                        const Values& state) {
         std::vector<Values> lanes = split(state);
@@ -166,7 +166,7 @@ private:
         return joined(reducer, lanes, chains);
     }
 
-    // Chains and lanes of all vectors, as one list and apart.
+    // Chains and lanes of all vectors, as one list and separately.
     struct State {
         std::vector<Values> chains, lanes;
     };
@@ -181,7 +181,7 @@ private:
         return all;
     }
 
-    // Elements first..end, of one group.
+    // Walks elements first..end of one group.
     Values write_group_by_loop(const RowWalk& walk, Reducer& reducer, const Frame::Run& run,
                                Value first, Value end, const Values& lanes) {
         const bool is_once = schedule().is_long(walk.elements.size());
@@ -199,7 +199,7 @@ private:
         return joined(reducer, all.lanes, all.chains);
     }
 
-    // One element of each lane, from `at` on; those before `end` where it is there.
+    // Takes one element for each lane, from `at` on; only elements before `end` if that is given.
     Values take_all(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value at,
                     Value end, const Values& state) {
         State all = apart(reducer, state);
@@ -222,7 +222,7 @@ private:
         reducer.take(chains, lanes, values, mask, place);
     }
 
-    // The elements from `at` on, a vector of them or those before `end`; there may be none.
+    // Takes the elements from `at` on, a vector of them or those before `end`; there may be none.
     void take_before(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value at,
                      bool may_be_none, Value end, Values& chains, Values& lanes) {
         const auto take_them = [&] {
@@ -267,9 +267,9 @@ private:
     Builder& b_;
     const RowPlan plan_;
     const Kept kept_;
-    const size_t vectors_;  // that hold the lanes of a row
-    Values values_;  // per instruction: values of the row so far
-    Values reduced_;  // per reduction: its result, once it is known
+    const size_t vectors_;  // vectors that hold the lanes of a row
+    Values values_;  // for each instruction: its value for the row, once it is known
+    Values reduced_;  // for each reduction: its result, once it is known
 };
 
 }  // namespace

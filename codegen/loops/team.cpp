@@ -3,9 +3,9 @@
 namespace megjit::codegen::loops {
 namespace {
 
-constexpr int64_t kMaxStates = 2;  // of one reduction: sum and squares of a variance
+constexpr int64_t kMaxStates = 2;  // states of one reduction: sum and squares of a variance
 
-// A state in memory of blocks: 64 bits take two words.
+// A state takes one word in the memory of blocks, or two if it has 64 bits.
 int64_t words_of(Kind kind) { return bytes_of(kind) / 4; }
 
 }  // namespace
@@ -44,15 +44,15 @@ Values Team::over_block(Reducer& reducer, const Values& total) {
     const Values of_warp = over_warp(reducer, total);
     b_.branch(b_.equal(lane, b_.index(0)), [&] { put(of_warp, warp); });
     b_.barrier(false);
-    // Lanes without a warp merge what changes nothing.
+    // Lanes without a warp merge a neutral value.
     const Values parts = select(b_.less(lane, b_.index(plan_.threads / kWarp)), get(of_warp, lane),
                                 reducer.start_lanes());
     b_.barrier(false);  // before the next reduction writes
     return over_warp(reducer, parts);
 }
 
-// Thread t holds a part of column t % slots. Those behind the first half give theirs to it, and so
-// on.
+// Thread t holds a part of column t % slots. The second half of the threads gives its parts to the
+// first one, and so on.
 Values Team::over_columns(Reducer& reducer, Values total) {
     put(total, thread_);
     for (int64_t half = plan_.threads / 2; half >= plan_.slots(); half /= 2) {
@@ -112,8 +112,8 @@ Values Team::select(Value condition, const Values& a, const Values& b) {
     return chosen;
 }
 
-// Returns where a part lies in memory: the rows of a grid's block, part after part; slot after
-// slot; word after word.
+// Returns where a part is in memory: the rows of a grid's block are ordered part after part, slot
+// after slot, word after word.
 Value Team::part_of(Value block, Value part, int64_t first, int64_t words) {
     const Value number = b_.add(b_.mul(block, b_.index(plan_.parts)), part);
     const Value row = b_.add(b_.mul(number, b_.index(plan_.slots())), slot_);

@@ -1,6 +1,7 @@
 // Rows and columns on a GPU: a team of threads shares one index of the kept axes. Thread `lane`
-// takes pieces lane, lane + team, ... of the reduced axes: its chains are of kChain of them
-// (codegen/row_plan.h), and it is a lane, which is merged with those of the team at last.
+// takes pieces lane, lane + team, ... of the reduced axes: kChain of these are a chain
+// (codegen/row_plan.h), and the thread is a lane, which is finally merged with the others of its
+// team.
 #include "codegen/loops/team.h"
 
 namespace megjit::codegen::loops {
@@ -26,13 +27,13 @@ public:
         row_piece_ = {b_.index(0)};
         const auto write_it = [&] { write_row(f_.moved_to(f_.bases, 0, kept, row)); };
         if (plan_.slots() == 1) return write_it();
-        // Whole warps: nobody waits for those that have none.
+        // Whole warps skip this: no thread waits for threads without a row.
         b_.branch(b_.less(row, f_.product(0, kept)), write_it);
     }
 
 private:
-    // Threads behind the last column do as if they stood on it, but walk over no element of it and
-    // store nothing.
+    // Threads beyond the last column take its place, but walk over no element of it and store
+    // nothing.
     void write_column() {
         const int axis = f_.kernel.lane_axis();
         const Value columns = f_.extents[static_cast<size_t>(axis)];
@@ -58,7 +59,7 @@ private:
         write_walks(0);
     }
 
-    // Walk number `n` and all that follows it.
+    // Writes walk number `n` and all that follows it.
     void write_walks(size_t n) {
         if (n == rows_.walks.size()) return write_outputs();
         const RowWalk& walk = rows_.walks[n];
@@ -70,7 +71,7 @@ private:
     void write_outputs() {
         const std::vector<size_t>& outputs = rows_.outputs;
         if (outputs.empty()) return;
-        // An output may lie on an input of the row, which all threads have read by now.
+        // An output may lie on an input of the row: all threads must have read it by now.
         team_.barrier();
         Value stores = b_.equal(team_.lane(), b_.index(0));
         if (is_active_) stores = b_.both(stores, is_active_);
@@ -81,8 +82,9 @@ private:
         });
     }
 
-    // One reducer for each reduction: they share the walk, but are merged one after the other, in
-    // little shared memory. Of blocks that share a row the last one to come does the rest.
+    // Each reduction has a reducer of its own: all share the walk, but are merged one after the
+    // other, in little shared memory. Among blocks that share a row, the last one to finish does
+    // the rest.
     void write_walk(const RowWalk& walk, const std::function<void()>& rest) {
         std::vector<Reducer> reducers;
         for (const Reduced& reduced : walk.reductions)
@@ -122,10 +124,11 @@ private:
         });
     }
 
-    // All pieces of this thread. Where a load is of one element, some are loaded before the first
-    // of them is used: else fewer bytes would be on their way than a GPU can wait for.
+    // Walks over all pieces of this thread. Where a load has one element only, several are loaded
+    // before the first is used: otherwise too few bytes would be under way to hide the GPU's
+    // latency.
     Values write_lanes(const RowWalk& walk, std::vector<Reducer>& reducers, Values lanes) {
-        constexpr size_t kShortWalk = 40;  // instructions, of which kChain / 2 are held at a time
+        constexpr size_t kShortWalk = 40;  // instructions; kChain / 2 pieces are held at a time
         const Value chain = b_.index(kChain);
         Value whole = b_.index(0);
         if (plan_.vector == 1 && walk.elements.size() <= kShortWalk) {
@@ -141,7 +144,7 @@ private:
         });
     }
 
-    // kChain pieces, from number `from` on.
+    // Takes kChain pieces, from number `from` on.
     Values write_whole_chain(const RowWalk& walk, std::vector<Reducer>& reducers, Value from,
                              const Values& lanes) {
         constexpr size_t kLittle = 12;  // instructions
@@ -158,7 +161,7 @@ private:
         return ended(reducers, state);
     }
 
-    // Pieces from..to of this thread.
+    // Takes pieces from..to of this thread.
     Values write_chains(const RowWalk& walk, std::vector<Reducer>& reducers, Value from, Value to,
                         const Values& lanes) {
         const Values state = started(reducers, lanes);
@@ -169,7 +172,7 @@ private:
         }));
     }
 
-    // The chains of all reducers, then their lanes.
+    // The initial chains of all reducers, then their lanes.
     Values started(std::vector<Reducer>& reducers, const Values& lanes) {
         Values state;
         for (Reducer& reducer : reducers) append(state, reducer.start_chains());
@@ -181,7 +184,7 @@ private:
         for (const Reducer& reducer : reducers) chains += reducer.chain_values();
         return chains;
     }
-    // The lanes, with what the chains have.
+    // The lanes, after the chains are joined to them.
     Values ended(std::vector<Reducer>& reducers, const Values& state) {
         Values next;
         size_t chain = 0, lane = chains_of(reducers);
@@ -194,7 +197,7 @@ private:
         return next;
     }
 
-    // A piece with its values, which nobody took yet.
+    // A piece with its values, which no reducer has taken yet.
     struct Evaluated {
         Value place;
         Values bases;
@@ -226,7 +229,7 @@ private:
         return next;
     }
 
-    // One element: number k of the values.
+    // Takes one element: number k of the values.
     Values write_step(const RowWalk& walk, std::vector<Reducer>& reducers, int k,
                       const Values& values, size_t chains, const Values& state, Value place) {
         Values single(values.size()), of_chains, of_lanes;
@@ -252,21 +255,21 @@ private:
         return Values(begin, begin + static_cast<ptrdiff_t>(count));
     }
 
-    Frame& f_;  // of vectors
+    Frame& f_;  // for vectors
     Builder& b_;
-    Frame scalar_;  // of single values
+    Frame scalar_;  // for single values
     Team team_;
     const GpuPlan& plan_;
     const RowPlan rows_;
     Value block_;
-    Values values_;  // per instruction: values of the row so far
-    Values reduced_;  // per reduction: its result, once it is known
-    Values bases_;  // of the row
-    Piece row_piece_;  // its place on the lane axis
-    Value is_active_;  // is there a column for this thread? Null: there is
-    Value elements_;  // of the row
-    Value worker_;  // this thread, among all that share the row
-    Value pieces_;  // of the row for this thread
+    Values values_;  // for each instruction: its value for the row, once it is known
+    Values reduced_;  // for each reduction: its result, once it is known
+    Values bases_;  // bases of the row
+    Piece row_piece_;  // the row's place on the lane axis
+    Value is_active_;  // has this thread a column? null: it has
+    Value elements_;  // number of elements in the row
+    Value worker_;  // number of this thread among all that share the row
+    Value pieces_;  // pieces of the row that this thread takes
 };
 
 }  // namespace

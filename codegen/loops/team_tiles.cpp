@@ -1,15 +1,14 @@
-// Tiles on a GPU (codegen/tiles.h): a block of threads computes some rows of some columns. What
-// both factors give for some indices of the reduced axis is computed once and kept in shared
-// memory; each thread adds products to sums of its own, in registers. Results go through shared
-// memory as well: whatever is computed of them stands in the code once, and neighbors store
-// neighbors.
+// Tiles on a GPU (codegen/tiles.h): a block of threads computes some rows of some columns. Both
+// factors are computed once for some indices of the reduced axis and kept in shared memory; each
+// thread adds products to sums of its own, in registers. Results go through shared memory as well:
+// so the code that follows the sums is written once, and neighbors store neighbors.
 //
-// Where there are few tiles, blocks share the terms of one: each leaves its sums in memory, and the
+// Where there are few tiles, blocks share the terms of one: each stores its sums in memory, and the
 // last one adds them in the order of the terms.
 //
 // Each sum takes its products in the order of codegen/row_plan.h: the bits are those of a CPU,
 // unless blocks share it. Tensor cores take sixteen products of halves together, in an order that
-// is the card's.
+// the card defines.
 #include <algorithm>
 
 #include "codegen/loops/team.h"
@@ -18,29 +17,28 @@
 namespace megjit::codegen::loops {
 namespace {
 
-// Words between one row in shared memory and the next, besides what is in it: neighbors are in
-// other banks.
+// Unused words between two rows in shared memory: they put neighbors into different banks.
 constexpr int64_t kPadding = 4, kResultPadding = 8;
 constexpr bool fits_everywhere(const TileSize& tile) {
-    constexpr int64_t kWords = (48 << 10) / 4;  // what a block may have without asking, on any GPU
+    constexpr int64_t kWords = (48 << 10) / 4;  // shared memory of a block that no GPU refuses
     return tile.rows * (tile.columns + kResultPadding) <= kWords &&
            tile.terms * (tile.rows + tile.columns + 2 * kPadding) <= kWords &&
            (tile.terms + kPadding) * (tile.rows + tile.columns) <= kWords;
 }
 static_assert(std::ranges::all_of(kTileSizes, fits_everywhere));
 
-// What rows or columns give to the sum, in shared memory. Of f32: all of a tile at an index of the
-// reduced axis, then those at the next. Of halves, as words of two neighbors on the reduced axis:
-// all words of a row (or column), then those of the next.
+// The factor of rows or columns, in shared memory. For f32: all elements of a tile at an index of
+// the reduced axis, then those at the next index. For halves, in words of two neighbors on the
+// reduced axis: all words of a row (or column), then those of the next one.
 struct Factor {
-    size_t id = 0;  // the instruction
+    size_t id = 0;  // the instruction that computes it
     std::vector<int> known, elements;
     int axis = 0;
-    int64_t size = 0;  // of the tile
-    bool is_along_sum = false;  // in memory: so neighboring threads read
+    int64_t size = 0;  // rows or columns of the tile
+    bool is_along_sum = false;  // neighboring threads read along the sum, as it lies in memory
     Value room = {}, first = {}, last = {};
-    // These are by word that this thread computes: the index along the axis, from the tile's first;
-    // values that are known before the walk.
+    // For each word that this thread computes: its index along the axis, from the tile's first one;
+    // and the values that are known before the walk.
     Values at = {};
     std::vector<Values> before = {};
 };
@@ -80,7 +78,7 @@ public:
         columns_.room = b_.at(results_, b_.index(words_of(rows_)));
     }
 
-    // Blocks go down the rows.
+    // Writes the loop over blocks, which go down the rows.
     void write() {
         Value rest = f_.block;
         for (Factor* factor : {&rows_, &columns_}) {
@@ -143,8 +141,8 @@ private:
         });
     }
 
-    // This thread computes one of `inner` neighbors, and of all others those that its number leads
-    // to.
+    // A thread computes the same one of `inner` neighbors each time, and every so many of the
+    // others.
     int64_t inner(const Factor& factor) const {
         return factor.is_along_sum ? tile_.terms : factor.size;
     }
@@ -154,11 +152,11 @@ private:
         return b_.add(b_.div(thread_, b_.index(inner(factor))),
                       b_.index(n * (plan_.threads / inner(factor))));
     }
-    Value term_of(const Factor& factor, int64_t n) {  // counted in words
+    Value term_of(const Factor& factor, int64_t n) {  // counts words
         return factor.is_along_sum ? inner_of(factor) : outer_of(factor, n);
     }
-    // What lies behind the last one is computed as if it were that: all it reads is there, and no
-    // result that is stored takes it.
+    // Rows and columns beyond the last one are computed as if they were the last: everything they
+    // read exists, and no stored result uses them.
     struct Stand {
         Values bases;
         Piece piece;
@@ -177,7 +175,8 @@ private:
         }
     }
 
-    // For `left` indices of the reduced axis from `first` on; null: as many as a tile has.
+    // Computes the factor for `left` indices of the reduced axis from `first` on; null: for all of
+    // a tile.
     Values computed(const Factor& factor, const Frame::Run& run, Value first, Value left) {
         Values words;
         for (int64_t n = 0; n < own(factor); ++n) {
@@ -192,7 +191,7 @@ private:
                             f_.along(there.bases, f_.kernel.rank - 1, b_.add(first, k)),
                             there.piece, all);
                 neighbors.push_back(all[factor.id]);
-                if (halves_ && left)  // the sum takes sixteen, whatever there is
+                if (halves_ && left)  // the sum always takes sixteen
                     neighbors.back() =
                         b_.select(b_.less(term, left), neighbors.back(), b_.number({Kind::f32}, 0));
             }
@@ -200,7 +199,7 @@ private:
         }
         return words;
     }
-    // Two halves in the bits of a word.
+    // Packs two halves into the bits of a word.
     Value packed(Value low, Value high) {
         const auto bits = [&](Value value) {
             if (*halves_ == DType::f16) return b_.widen(DType::u16, b_.shorten(DType::f16, value));
@@ -212,12 +211,12 @@ private:
     Value word(uint64_t bits) { return b_.constant({Kind::i32}, bits); }
 
     // ---- sums ----
-    int lanes() const { return halves_ ? 4 : plan_.vector; }  // of a vector of sums
+    int lanes() const { return halves_ ? 4 : plan_.vector; }  // lanes of a vector of sums
 
     Values added(const Frame::Run& run, Value first, Value left, const Values& sums) {
         const Values of_rows = computed(rows_, run, first, left),
                      of_columns = computed(columns_, run, first, left);
-        b_.barrier(false);  // nobody reads what was kept before
+        b_.barrier(false);  // nobody reads the former factors any more
         for (const auto& [factor, words] : {std::pair{&rows_, &of_rows}, {&columns_, &of_columns}})
             for (size_t n = 0; n < words->size(); ++n)
                 b_.store(word_at(*factor, factor->at[n], term_of(*factor, static_cast<int64_t>(n))),
@@ -245,7 +244,7 @@ private:
         }
         return next;
     }
-    // In the tile. Of columns the first of a vector: those of neighboring threads are neighbors.
+    // The first column of a vector, within the tile; neighboring threads have neighboring columns.
     Value across() { return b_.index(tile_.columns / TileSize::kOwnColumns); }
     Value own_row(int64_t r) {
         return b_.add(b_.mul(b_.div(thread_, across()), b_.index(tile_.own_rows)), b_.index(r));
@@ -373,11 +372,11 @@ private:
         });
     }
 
-    Frame f_;  // of single values
+    Frame f_;  // for single values
     Builder& b_;
     const GpuPlan& plan_;
     const TileSize& tile_;
-    const std::optional<DType> halves_;  // that tensor cores multiply
+    const std::optional<DType> halves_;  // the type that tensor cores multiply
     const RowPlan rows_plan_;
     const RowWalk& walk_;
     const Value thread_;

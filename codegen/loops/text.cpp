@@ -135,7 +135,7 @@ private:
 
     const Function& function_;
     std::string text_;
-    std::map<int, int> numbers_;  // of values in the text
+    std::map<int, int> numbers_;  // numbers of values in the text
     int depth_ = 0;
 };
 
@@ -186,7 +186,7 @@ private:
         named_.push_back(add(type));
         return named_.back();
     }
-    // "v3: f32x8"; `word` is "v3:".
+    // Reads "v3: f32x8"; `word` is "v3:".
     int define(LineReader& line, std::string_view word) {
         if (!word.ends_with(':')) line.fault(cat("'", word, "' is not a value with a ':'"));
         word.remove_suffix(1);
@@ -218,7 +218,7 @@ private:
         if (!line.take(word)) line.fault(cat("expected '", word, "'"));
     }
 
-    // Up to "}", whose line is given; the function's own block ends with the text.
+    // Reads up to "}" and returns its line; the function's own block ends with the text.
     LineReader parse_block(Block& block, bool is_outermost = false) {
         for (;;) {
             if (is_outermost && at_end()) return LineReader("loops", "", number_);
@@ -317,7 +317,7 @@ private:
     std::string_view text_;
     int number_ = 0;
     Function function_;
-    std::vector<int> named_;  // by their numbers in the text
+    std::vector<int> named_;  // values by their numbers in the text
 };
 
 }  // namespace

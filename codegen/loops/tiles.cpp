@@ -1,6 +1,6 @@
 // Tiles (codegen/tiles.h): a unit is kTileRows rows of kColumnBlock columns. Some vectors of
-// columns and some rows at a time walk the reduced axes together, their accumulators in registers:
-// what belongs to columns is loaded once for all rows, what belongs to rows is spread once for all
+// columns and some rows at a time walk the reduced axes together, with their accumulators in
+// registers: values of columns are loaded once for all rows, values of rows are spread once for all
 // columns. The rows of a unit follow each other over the same columns, which stay in the L1 cache.
 #include "codegen/tiles.h"
 #include "codegen/loops/frame.h"
@@ -69,7 +69,7 @@ private:
         const auto row_at = [&](const Values& from, int64_t row) {
             return f_.gathered(f_.along(from, row_axis_, b_.index(row)));
         };
-        // By row and piece: values that are known before the walk.
+        // Values that are known before the walk, indexed by row and piece.
         std::vector<Values> known;
         for (int64_t row = 0; row < rows; ++row)
             for (const Piece& piece : pieces) {
@@ -96,7 +96,8 @@ private:
         }
     }
 
-    // The products at one index of the reduced axes, added to the state: by reduction, row, piece.
+    // Adds the products at one index of the reduced axes to the state, which is ordered by
+    // reduction, row and piece.
     Values with_products(const RowWalk& walk, const Values& bases, int64_t rows,
                          const std::vector<Piece>& pieces, const std::vector<Values>& known,
                          const Values& state) {

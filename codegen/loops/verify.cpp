@@ -1,4 +1,4 @@
-// The verifier: what printers and the interpreter take for granted.
+// The verifier checks everything that printers and the interpreter assume.
 #include "codegen/loops/loops.h"
 #include "runtime/host/error.h"
 
@@ -48,7 +48,7 @@ private:
             verify(inst);
         }
         for (const int id : block.results) use(id, "yield");
-        known_ = std::move(outside);  // what a block defines ends with it
+        known_ = std::move(outside);  // definitions of a block end with it
     }
     void use(int id, std::string_view where) {
         if (!is_value(id) || !known_[static_cast<size_t>(id)])

@@ -46,8 +46,7 @@ MEGJIT_INLINE void finish(const IntegerConv& s, const int32_t* sums, const float
                          lowest = all(std::numeric_limits<R>::min());
             value = value < highest ? value : highest;
             value = value > lowest ? value : lowest;
-            const Floats shifted = value + 12582912.0f;  // 1.5 * 2^23 rounds to even into the last
-                                                         // bits
+            const Floats shifted = value + 12582912.0f;  // 1.5 * 2^23 rounds to even
             int32_t bits[kLanes];
             std::memcpy(bits, &shifted, sizeof bits);
             for (int64_t i = 0; i < count; ++i) to[c + i] = static_cast<R>(bits[i] - 0x4B400000);

@@ -11,8 +11,8 @@
 // Loops of products are not unrolled: more simultaneous loads would spill registers.
 
 constexpr u32 kPiece = 16, kThreads = 256;
-constexpr u32 kRow = kTile + 4;  // floats of a row in shared memory: rows stay aligned, and spread
-                                 // over the banks
+constexpr u32 kRow = kTile + 4;  // floats of a row in shared memory: aligned, and spread over the
+                                 // banks
 constexpr u32 kGroups = kColumns / kTile;
 
 __device__ __forceinline__ u32 thread_row() { return threadIdx.x / 16 * 4; }
@@ -158,8 +158,7 @@ __device__ __forceinline__ float softmax_step(float (&s)[4], float& top, float& 
     const float largest = over_row(fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3])),
                                    [](float a, float b) { return fmaxf(a, b); });
     const float now = fmaxf(top, largest);
-    const float shift = now == -infinity() ? 0 : now;  // if all keys so far are hidden: avoids inf
-                                                       // - inf
+    const float shift = now == -infinity() ? 0 : now;  // all keys are hidden: avoids inf - inf
     float sum = 0;
 #pragma unroll
     for (u32 j = 0; j < 4; ++j) sum += s[j] = expf(s[j] - shift);
@@ -245,8 +244,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
 }
 
 // Computes dots[row] = <y[row], dy[row]>, summed in the order of multiply_rows: where a query sees
-// one
-// key alone, y is its value, and dp - dot is exactly 0.
+// one key alone, y is its value, and dp - dot is exactly 0.
 extern "C" __global__ void row_dots(Attention p, u64 rows, const T* y, const T* dy, float* dots) {
     constexpr u32 kRows = kThreads / 16;
     for (u64 first = (u64)blockIdx.x * kRows; first < rows; first += (u64)gridDim.x * kRows) {
@@ -267,9 +265,8 @@ extern "C" __global__ void row_dots(Attention p, u64 rows, const T* y, const T* 
 }
 
 // Computes the weights of a tile that begins at `query` and `key`: the gradient of the products of
-// queries and
-// keys, or the probabilities after dropout. Both are 0 after the last query, whose scores are minus
-// infinity.
+// queries and keys, or the probabilities after dropout. Both are 0 after the last query, whose
+// scores are minus infinity.
 template <bool of_products, bool over_keys>
 __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p, const Operands& o, u64 head, u32 query,
                                              u32 key) {

@@ -132,11 +132,9 @@ __device__ __forceinline__ bool are_rounded(const float* lse, u32 rows) {
     for (u32 i = 0; i < rows; ++i) any |= is_rounded(lse[i]);
     return any;
 }
-// Backward subtracts both numbers from the scores of a query, one after the other. Where sums were
-// computed
-// again, they are the largest score and the logarithm of the sum. For a query that sees no key,
-// zeros leave the
-// scores minus infinity.
+// Backward subtracts both numbers from a query's scores, one after the other: lse and 0, or where
+// the sums were computed again the largest score and the logarithm of the sum. {0, 0} leaves scores
+// of -inf as they are.
 __device__ __forceinline__ float2 shift_of(const Attention& p, float lse, float top, float total) {
     if (p.gives_zeros && lse == -infinity()) return {0, 0};
     return is_rounded(lse) && lse != -infinity() ? float2{top, logf(total)} : float2{lse, 0};

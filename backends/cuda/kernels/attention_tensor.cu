@@ -139,9 +139,8 @@ struct Sums {
 };
 
 // Returns a mask of the thread's scores that dropout keeps, in the tile that begins there: bit 4 n
-// + i is for s[n][i].
-// (Random words are drawn before they are needed, in a loop: drawing all blocks at once would spill
-// registers.)
+// + i is for s[n][i]. (Random words are drawn in a loop before they are needed: all blocks of words
+// at once would spill.)
 template <bool over_keys>
 __device__ __forceinline__ u32 kept_scores(const Scores& scores, u32 query, u32 key) {
     u32 kept = 0;
@@ -171,8 +170,8 @@ __device__ __forceinline__ float over_row(float x, const Join& join) {
 }
 
 // Takes one of the thread's queries and the keys from `first` on: turns the products s into
-// exp(scores - the query's
-// largest score so far), and updates `top` and `total`. Returns the factor for earlier sums.
+// exp(scores - the query's largest score so far), and updates `top` and `total`. Returns the factor
+// for earlier sums.
 __device__ __forceinline__ float softmax_step(const Scores& scores, u32 query, u32 first, u32 half, Scores16& s,
                                               float& top, float& total) {
     float largest = -infinity(), sum = 0;
@@ -276,10 +275,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
 }
 
 // Computes the weights of a tile, rows of the result by rows of the other side: queries by keys
-// where the sum goes
-// over keys, else keys by queries. They are the gradient of the products of queries and keys, or
-// the probabilities
-// after dropout. Both are 0 after the last query, whose scores are minus infinity.
+// where the sum goes over keys, else keys by queries. They are the gradient of the products of
+// queries and keys, or the probabilities after dropout. Both are 0 after the last query, whose
+// scores are minus infinity.
 template <bool of_products, bool over_keys>
 __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p, const Operands& o, u64 head, u32 query,
                                              u32 key, Scores16& s) {

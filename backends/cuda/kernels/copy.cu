@@ -98,8 +98,7 @@ extern "C" __global__ void pad(Padding p, INDEX count, UNIT value, const UNIT* x
 
 // The places of the padded side that come from place `at`, ascending: `count` of them.
 struct Images {
-    i64 first, count, apart, last;  // first, first + apart, ...; the last one has a place of its
-                                    // own
+    i64 first, count, apart, last;  // first, first + apart, ...; the last one is separate
     __device__ __forceinline__ i64 at(i64 k) const { return k + 1 < count ? first + k * apart : last; }
 };
 __device__ __forceinline__ Images images_of(i64 at, i64 extent, i64 wide, i64 before) {

@@ -125,8 +125,7 @@ extern "C" __global__ void add(Access a, INDEX count, const u64* words, const u3
         const Element element(a, i);  // its place is one of the sorted words
         INDEX k = element.place;
         const u64 cell = words[k] >> 32;
-        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // the thread at the cell's first word
-                                                            // adds all
+        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // the thread at its first word adds all
         T* const to = y + element.in_x(a, place_of(a, (INDEX)(u32)words[k], {}).row);
         auto sum = widen(*to);
         for (; k < (INDEX)a.places && words[k] >> 32 == cell; ++k)

@@ -4,8 +4,7 @@
 constexpr u32 kThreads = 256;
 
 // A pivot is the row from c on with the largest element in column c: the first of equal ones, and a
-// NaN only if
-// it is on the diagonal.
+// NaN only if it is on the diagonal.
 struct Pivot {
     double size;
     u32 row;

@@ -13,8 +13,7 @@ namespace {
 using runtime::cat;
 
 constexpr size_t kTried = 8;  // proposals that a search times
-constexpr size_t kScratchAlignment = Product::kWorkspaceAlign;  // a plan's workspace follows
-                                                                // scratch tensors
+constexpr size_t kScratchAlignment = Product::kWorkspaceAlign;  // plans' workspaces follow it
 
 struct PlannedStep {
     std::vector<int64_t> ids = {};
