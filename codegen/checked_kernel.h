@@ -13,7 +13,7 @@ struct CheckedLaunch {
     KernelIR kernel = {};
     std::vector<LaunchShape> launches = {};
     std::string name = {};  // names the kernel in an error
-    std::vector<size_t> input_bytes = {}, output_bytes = {};  // over all launches
+    std::vector<size_t> input_bytes = {}, output_bytes = {};  // for the operands of all launches
     bool shares_rows = false;  // threads share a reduction's rows, and each adds in its own order
 };
 

@@ -1,5 +1,5 @@
 // codegen/compile_queue.h -- CompileQueue: one thread that compiles kernels beside execution. LLVM
-// and the linkers behind it serve one request at a time, so a second thread would only wait.
+// and the linkers that it uses serve one request at a time, so a second thread would only wait.
 #pragma once
 
 #include <atomic>

@@ -169,7 +169,7 @@ struct KernelCounters {
     int64_t memory_hits = 0;
     int64_t disk_hits = 0;
     int64_t compiled = 0;
-    double compile_ms = 0;  // over all compilations
+    double compile_ms = 0;  // sum over all compilations
 };
 
 // Finds (or compiles) kernels, for the host and for GPUs. Thread-safe. One process has one service.

@@ -56,9 +56,9 @@ private:
 // MEGJIT_CACHE_DIR is set and empty.
 std::filesystem::path default_cache_folder();
 
-// Writes all entries to one file, for a machine that has no kernel compiler, and reads it back. An
-// archive holds code that will be run: take it only from people whom you trust. Both throw
-// UserError and return the number of entries.
+// export_archive writes all entries to one file, for a machine that has no kernel compiler;
+// import_archive reads one. An archive holds code that will be run: take it only from people whom
+// you trust. Both throw UserError and return the number of entries.
 size_t export_archive(const DiskCache& cache, const std::filesystem::path& archive);
 // Stores nothing unless the whole archive is sound. Names of files come from the keys' hashes
 // alone.

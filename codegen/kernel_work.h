@@ -8,7 +8,7 @@ namespace megjit::codegen {
 
 struct KernelWork {
     double bytes = 0;  // read from memory and written to it
-    double flops = 0;  // of products that tiles compute; other arithmetic counts as instructions
+    double flops = 0;  // flops of tiles' products; other arithmetic is instructions
     double instructions = 0;  // scalar instructions of the legal code, over all elements and rows
     bool halves = false;  // tensor cores multiply
     double instructions_of_element = 0;  // instructions for each element of the iteration space

@@ -1,17 +1,17 @@
 // codegen/legalize.h -- the scalar code of a kernel in instructions that every target has, so that
-// no emitter knows what an operation of ours means: it prints.
+// emitters need not know what our operations mean: they only print.
 //
 // In a legal kernel
-// * operands are f32, f16 or integers; bfloat16 and bool are their bits (u16 and u8), which the
-//   program takes apart and puts together;
+// * operands are f32, f16 or integers; bfloat16 and bool are read as their bits (u16 and u8), which
+//   the program converts;
 // * instructions are: input, constant, select; add, sub, mul on numbers; div, mod (C's fmod), neg,
 //   abs, fma, sqrt, floor, ceil, trunc, round_even on reals; max and min on integers; bit_and,
 //   bit_or, bit_xor on integers and b1; shifts by less than the bits; lt, le, eq, ne on numbers;
 //   casts; narrow to f16; div and mod on i64;
 // * div on i32 rounds towards minus infinity, and its divisor is neither 0 nor -1;
-// * a cast of a real to an integer takes what that can hold, but where the target has it for all
-//   (NativeOps);
-// * reductions are of numbers.
+// * a cast of a real to an integer takes only numbers that the integer can hold, unless the target
+//   can cast all (NativeOps);
+// * reductions take numbers.
 // No instruction may be contracted, reordered or assumed away (NaN, infinity, -0, denormals).
 #pragma once
 

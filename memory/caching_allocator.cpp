@@ -29,7 +29,7 @@ using runtime::MemoryStats;
 using runtime::OutOfMemory;
 
 constexpr size_t kSmallBytes = size_t{32} << 10;  // above this, spans of whole pages waste little
-constexpr size_t kMostBytes = size_t{1} << 47;  // of addresses; keeps all sums below from wrapping
+constexpr size_t kMostBytes = size_t{1} << 47;  // the address space; keeps sums below from wrapping
 
 // Size classes: multiples of 64 up to 1 KiB, then four for each doubling (at most 25 % too much).
 constexpr size_t kFineBytes = 1024;

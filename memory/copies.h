@@ -28,8 +28,7 @@ struct Copies {
     std::vector<Copy> all;
     std::vector<uint32_t> current;  // by value: its last copy, or kNone
     std::vector<uint32_t> first_copy;  // by position, with one more at the end: index into `all`
-    std::vector<uint32_t> first_read, reads;  // by position, and one more: index into `reads`;
-                                              // copies
+    std::vector<uint32_t> first_read, reads;  // by position, and one more: into `reads`
 };
 
 }  // namespace megjit::memory

@@ -66,7 +66,7 @@ enum class Place : uint8_t { kArena, kInput, kConstant, kOutput, kHost };
 
 struct SharedBuffer {
     size_t bytes = 0;
-    Lifetime live = {};  // of all its values; of inputs, constants, outputs: always
+    Lifetime live = {};  // lifetime of all its values; of inputs, constants, outputs: always
     Place place = Place::kArena;
     uint32_t value = kNone;  // the input, constant or output whose storage it is; else kNone
     uint32_t output = kNone;  // the output value that ends here, if any; with kInput: a donation

@@ -12,7 +12,7 @@
 namespace megjit::memory {
 
 struct LowerBound {
-    size_t bytes = 0;  // of a whole call: inputs, constants, outputs and the arena
+    size_t bytes = 0;  // needed by a call: inputs, constants, outputs and the arena
     // While this step runs, these values must be in memory together; kNone: no step needs memory
     // beside inputs, constants and outputs.
     uint32_t step = kNone;

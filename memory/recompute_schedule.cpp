@@ -120,8 +120,7 @@ private:
     Simulation& out_;
     std::vector<char> is_there_;  // by value
     std::vector<uint32_t> uses_;  // by value: number of readers in the plain order that are done
-    std::vector<uint32_t> since_;  // by value: position of its write, or its last read outside
-                                   // bursts
+    std::vector<uint32_t> since_;  // by value: where it was written, or last read outside bursts
     std::vector<char> in_burst_;  // by step
     std::vector<uint32_t> members_, transients_;
     size_t most_steps_;

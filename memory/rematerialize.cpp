@@ -66,7 +66,7 @@ constexpr size_t kPlans = 2 * kPoints;  // plans in the answer
 constexpr std::array kWeights = {1.0, 0.25, 0.0};  // values of GreedyOptions::neighbourhood
 constexpr size_t kPolishSteps = 150'000;  // simulated steps to polish a front: about 0.1 s
 
-// Tells the caller, who waits, how far the search is, and learns whether it must stop.
+// Tells the waiting caller how far the search is, and learns whether it must stop.
 class Progress {
 public:
     Progress(const std::function<void(double)>& watch, size_t jobs) : watch_(watch), jobs_(jobs) {}

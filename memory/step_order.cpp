@@ -17,8 +17,8 @@ using Order = std::vector<uint32_t>;
 // recomputation had better keep together.
 constexpr size_t kLeastGain = 20;
 
-// Steps are grouped behind the step after which they can run; a step that does not move begins its
-// own group.
+// A group is a step and the steps that run right after it, as they can from there on; a step that
+// does not move begins its own group.
 class Mover {
 public:
     explicit Mover(const RematProblem& problem) : s_(problem), group_(problem.steps.size()) {

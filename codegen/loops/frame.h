@@ -27,7 +27,7 @@ public:
     Value splat(Value scalar) { return b.splat(scalar, width); }
     Value i32_of(Value index) { return b.convert(Kind::i32, index); }
 
-    // ---- operands: inputs, then outputs. A base is where an operand stands: a pointer, or the
+    // ---- operands: inputs, then outputs. A base is an operand's position: a pointer, or the
     // offset of a coordinate ----
     using Elements = std::function<Value(size_t operand)>;
     Values moved(const Values& bases, const Elements& elements);  // a null value moves nothing
@@ -90,7 +90,7 @@ public:
     Value parts, tickets;  // on a GPU whose blocks share rows
     Values extents;
     Values bases;  // at index 0
-    std::vector<Values> strides;  // for [inputs, and with reductions outputs][rank]
+    std::vector<Values> strides;  // indexed by [inputs, and with reductions outputs][rank]
 
 private:
     Value launch_of_block(const LaunchTable& table);  // where the launch's words begin

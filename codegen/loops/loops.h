@@ -124,7 +124,7 @@ struct Schedule {
     int short_body = 8;  // a body of at most this size is written out for each element of a chain
     int vectors_at_once = 4;  // for short bodies that reduce nothing
     int long_chain = 24;  // from this size on two vectors go through an element-wise body together:
-                          // the results of one are waited for longer than the other's work takes
+                          // waiting for the results of one takes longer than the other's work
     int long_body = 64;  // from this size on a second copy of a body costs more to compile than a
                          // branch at its loads and stores costs to run
     int worth_keeping = 8;  // instructions that cost more to repeat than a value to store

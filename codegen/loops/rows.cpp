@@ -12,8 +12,8 @@
 namespace megjit::codegen::loops {
 namespace {
 
-// A walk may store a value of elements in an output early, if a later walk stores that output
-// anyway: the later walk reads the value there instead of computing it again.
+// A value of elements that one walk stores in an output, and that a later walk reads there instead
+// of computing it again; the later walk stores that output anyway.
 struct Kept {
     size_t maker = 0, taker = 0;  // numbers of the two walks
     int value = -1;  // -1: there is none

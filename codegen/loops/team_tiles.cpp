@@ -141,8 +141,8 @@ private:
         });
     }
 
-    // A thread computes the same one of `inner` neighbors each time, and every so many of the
-    // others.
+    // The first `inner` neighbors are divided among as many threads; each thread computes every so
+    // many of the others.
     int64_t inner(const Factor& factor) const {
         return factor.is_along_sum ? tile_.terms : factor.size;
     }

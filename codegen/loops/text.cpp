@@ -1,5 +1,5 @@
-// The text of loops. One line for each instruction; values are numbered as they come, constants
-// stand where they are used:
+// The text of loops. Each instruction has one line; values are numbered in their order, and
+// constants are written where they are used:
 //   loops (and the number of words, where parameters are a table)
 //   v0: f32* = parameter
 //   v1: index = parameter

@@ -45,7 +45,7 @@ class Communicator {
 public:
     using Call = CommunicatorCall;
     virtual ~Communicator() = default;
-    virtual int rank() const = 0;  // of this process in the group
+    virtual int rank() const = 0;  // this process's place in the group
     virtual int size() const = 0;
 
     // Elements are combined in the order of ranks, whatever the sizes: every member gets the same

@@ -59,7 +59,7 @@ struct Queued {
     int64_t kernels = 0, blocks = 0;  // `blocks` counts those of all kernels
     int64_t calls = 0;  // calls of libraries and of the host
     int64_t moves = 0;  // copies and fills by the driver
-    double moved_bytes = 0;  // by `moves`
+    double moved_bytes = 0;  // bytes that these read and write
 };
 
 class Device;
@@ -107,7 +107,7 @@ struct DeviceInfo {
     DeviceKind kind = DeviceKind::cpu;
     int number = 0;
     std::string model;
-    size_t total_bytes = 0, free_bytes = 0;  // of its memory, now; caps are ignored
+    size_t total_bytes = 0, free_bytes = 0;  // bytes of its memory, now; caps are ignored
 };
 
 // A place where values live, and the queue of its work. "gpu0:0" and "gpu0:1" are two devices. All

@@ -73,7 +73,7 @@ int arity_of(ScalarOp op);
 
 struct ScalarInst {
     ScalarOp op = ScalarOp::input;
-    ScalarType type = ScalarType::f32;  // of the result
+    ScalarType type = ScalarType::f32;  // type of the result
     DType narrow_to = DType::f32;  // `narrow` only
     uint64_t bits = 0;  // `constant`: the value's bits; `input`: its index
     std::array<int32_t, 3> args{-1, -1, -1};
@@ -117,7 +117,7 @@ public:
     ScalarProgram* program() const { return program_; }
     ScalarType type() const { return (*program_)[id_].type; }
     bool valid() const { return program_ != nullptr; }
-    Expr constant(double value) const;  // of this expression's type
+    Expr constant(double value) const;  // a constant of this expression's type
     Expr constant(ScalarType type, double value) const;
 
 private:

@@ -171,7 +171,7 @@ public:
     uint64_t data_id() const { return storage_ && !storage_->is_owned() ? next_id() : id_; }
     bool has_data() const { return static_cast<bool>(storage_); }
     const Ref<Storage>& storage() const { return storage_; }
-    void* data() const { return storage_ ? storage_->data() : nullptr; }  // on its device
+    void* data() const { return storage_ ? storage_->data() : nullptr; }  // address on its device
     template <class T>  // the tensor lies on the host
     T* as() const {
         return static_cast<T*>(data());

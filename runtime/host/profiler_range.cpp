@@ -11,8 +11,8 @@ namespace {
 // The interface between programs and profilers, as nvtx3's nvtxTypes.h describes it: the profiler
 // asks for a table, and writes its functions where the table points.
 using Function = void (*)();
-constexpr uint32_t kCallbacks = 1;  // of tables
-constexpr int kCore = 1;  // of modules
+constexpr uint32_t kCallbacks = 1;  // an id of tables
+constexpr int kCore = 1;  // an id of modules
 enum CoreFunction : size_t { kPush = 9, kPop = 11, kFunctions = 16 };
 
 struct Functions {

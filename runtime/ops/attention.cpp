@@ -1,20 +1,20 @@
 // runtime/ops/attention.cpp -- scaled dot product attention, y = (d * softmax(s)) v, where d is
-// what dropout makes of ones and s = scale * q k' + mask + ..., or what is given instead where a
-// key is hidden. With p = softmax(s) and dp = d * (dy v'):
+// dropout applied to ones and s = scale * q k' + mask + ..., or a given score where a key is hidden.
+// With p = softmax(s) and dp = d * (dy v'):
 //   lse = log sum exp(s)      dv = (d * p)' dy      ds = p * (dp - <dy y>)      dq = scale * ds k
 //   dk = scale * ds' q
-// so that backward computes p anew from lse, and keeps nothing as large as the scores. Where lse is
-// large (kRoundedLse) its rounding is, too, and exp(s - lse) does not add up to 1: there backward
-// sums exp(s) again, and subtracts log sum exp(s) - lse as well.
+// Backward computes p again from lse, and so keeps nothing as large as the scores. Where lse is large
+// (kRoundedLse) its rounding error is large, too, and exp(s - lse) does not add up to 1: there
+// backward sums exp(s) again, and subtracts log sum exp(s) - lse as well.
 // Source: Vaswani et al. 2017, "Attention Is All You Need"; Dao et al. 2022, "FlashAttention";
 // Ainslie et al. 2023, "GQA" (keys and values of fewer heads).
 // Rules: A1 q, k and v are [n, heads, length, width] of one floating dtype
-//        A2 q and k have one width, k and v one length; all have the same n, k and v the same
-//        heads, whose number divides that of q
-//        A3 there are keys
-//        A4 y, lse and dy are what attention makes
-//        A5 masks and what stands for hidden scores are float32, `seen` is bool, all of four axes,
-//        each of the scores' extent or 1; there are at most kMostMasks masks
+//        A2 q and k have one width, k and v one length; all have the same n; k and v have equally
+//        many heads, whose number divides that of q
+//        A3 there is at least one key
+//        A4 y, lse and dy have the types of attention's results
+//        A5 masks and replaced scores are float32, `seen` is bool; all have four axes with the
+//        scores' extent or 1; there are at most kMostMasks masks
 //        A6 0 <= drop_prob < 1, and a key is int32[4]
 #include "runtime/ops/attention.h"
 

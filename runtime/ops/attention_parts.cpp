@@ -1,13 +1,13 @@
 // runtime/ops/attention_parts.cpp -- attention whose operands and results are parts of tensors: the
-// heads of a projection lie there as [n, length, heads, width], those of queries, keys and values
-// beside each other, and so do their gradients. The pass place_heads makes these ops for devices
-// that read and write the parts in place; they mean the op on whole tensors, and slices, transposes
-// and a write of each part around it.
+// result of a projection has the heads as [n, length, heads, width], with queries, keys and values
+// side by side, and so has their gradient. The pass place_heads makes these ops for devices that
+// read and write the parts in place. Their meaning is the op on whole tensors, with slices and
+// transposes before it, and a write of each part after it.
 // Rules: P1 there are 7 extents of at least 1, and a view of 4 numbers for each operand and result
 //        P2 all tensors that hold parts have one floating dtype
 //        P3 a part is a box of its tensor: each stride is a multiple of the next one inward
 //        P4 parts fill the outputs that they are in, and do not overlap there
-//        and those of attention, for the parts.
+//        and the rules of attention hold for the parts.
 #include <algorithm>
 
 #include "runtime/eager/autodiff.h"
@@ -22,7 +22,7 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 constexpr size_t kExtents = 7, kNumbers = 4;  // extents of a problem; numbers of a view
-constexpr size_t kOwnAttrs = 6;  // of the ops on whole tensors
+constexpr size_t kOwnAttrs = 6;  // attributes of the ops on whole tensors
 
 bool is_grad(const OpCall& call) { return call.op.inputs.size() > 4; }
 std::vector<const HeadsPart*> operands_of(const AttentionParts& parts, bool is_grad) {

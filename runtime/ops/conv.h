@@ -18,7 +18,7 @@ struct ConvProblem {
     Type x, w, y;
     Window window = {};  // the window of w
     int64_t groups = 1;
-    std::vector<EpilogueStep> steps = {};  // on y; in quantized_conv before it saturates
+    std::vector<EpilogueStep> steps = {};  // steps on y; in quantized_conv before it saturates
 };
 
 // Describes a call of conv, conv_epilogue, quantized_conv or a gradient, whose results have the

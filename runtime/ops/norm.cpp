@@ -300,7 +300,7 @@ TensorRef mean_of(const TensorRef& x, const Axes& axes) {
     return build::op("reduce_mean", {x}, {axes, int64_t{1}});
 }
 
-// Applies the rule of softmax.
+// Do the extents suit generated kernels, as in softmax.cpp?
 bool has_fit_rows(const Device& device, const Shape& outer, const Shape& inner) {
     const int64_t rows = outer.numel(), length = inner.numel();
     if (rows * length == 0) return false;

@@ -1,10 +1,9 @@
 // runtime/ops/operand_layouts.h -- in which order of memory an op's operands may lie. One rule for
 // eager calls, where the operands' own layouts decide, and for the layout pass, which chooses them.
-//   1. Activations (OperandKind) are read channels-last; so are the operands of ops that only move
-//      elements (OpDef::follows_layout), where any of them lies so: then all do.
-//   2. An element-wise op does where a full-sized operand lies so and its smaller ones (per-channel
-//   scales, scalars)
-//      are the same bytes in both orders.
+//   1. Activations (OperandKind) are read channels-last; so are all operands of ops that only move
+//      elements (OpDef::follows_layout), if any of them lies so.
+//   2. An element-wise op reads channels-last if a full-sized operand lies so and its smaller ones
+//      (per-channel scales, scalars) have the same bytes in both orders.
 //   3. Packed weights (OperandKind) stay packed.
 //   4. Everything else is row-major.
 #pragma once

@@ -1,23 +1,23 @@
 // runtime/ops/recurrent.cpp -- recurrent layers: all steps of one layer in one direction as one op.
-// What the inputs give to the gates, x_t W_ih' + b, is one product over all steps, made before:
-//   p_t = gates_t + h_{t-1} W'    (W is w_hh; before the first step stand the first states)
+// The inputs' part of the gates, x_t W_ih' + b, is one product over all steps, made beforehand:
+//   p_t = gates_t + h_{t-1} W'    (W is w_hh; the first step reads the initial states)
 //   rnn:   h_t = tanh(p_t), or relu(p_t)
 //   lstm:  i, f, o = sigmoid and g = tanh of the quarters of p_t, in the order i, f, g, o
 //          c_t = f * c_{t-1} + i * g      h_t = o * tanh(c_t)
-//   gru:   has a bias of its own in q_t = h_{t-1} W' + b, as r scales a part of that alone
+//   gru:   q_t = h_{t-1} W' + b has a bias b of its own, as r scales only a part of q_t
 //          r, z = sigmoid of the first two thirds of gates_t + q_t
-//          n = tanh(g + r * u), of the last thirds g of gates_t and u of q_t
+//          n = tanh(g + r * u), where g and u are the last thirds of gates_t and q_t
 //          h_t = n + z * (h_{t-1} - n)
-// Backward finds dp_t, of gru also dq_t, step by step; the gradient of W is then one product over
+// Backward computes dp_t (and dq_t for gru) step by step; the gradient of W is then one product over
 // all steps.
 // Source: Elman 1990, "Finding Structure in Time"; Hochreiter & Schmidhuber 1997, "Long Short-Term
 // Memory"; Gers et al. 2000, "Learning to Forget"; Cho et al. 2014, "Learning Phrase
-// Representations using RNN Encoder-Decoder", with r behind the product: Appleyard et al. 2016,
+// Representations using RNN Encoder-Decoder", with r after the product: Appleyard et al. 2016,
 // "Optimizing Performance of Recurrent Neural Networks on GPUs".
 // Rules: L1 all operands have one floating dtype    L2 gates are [steps, n, chunks * hidden] and
 // w_hh is [chunks * hidden, hidden], chunks 1, 3 or 4    L3 there is a step    L4 a state is [n,
-// hidden], a bias [chunks * hidden], what has a value for each step is [steps, n, ...]    L5 the
-// nonlinearity is tanh or relu
+// hidden], a bias [chunks * hidden], values of all steps are [steps, n, ...]    L5 the nonlinearity
+// is tanh or relu
 #include "runtime/ops/builders.h"
 #include "runtime/ops/loop.h"
 #include "runtime/ops/window.h"

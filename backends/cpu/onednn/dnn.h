@@ -1,5 +1,5 @@
-// backends/cpu/onednn/dnn.h -- what the neural-network kernels of the CPU stand on: oneDNN
-// primitives as Executables, and conversions around these and kernels written by hand.
+// backends/cpu/onednn/dnn.h -- the basis of the CPU's neural-network kernels: oneDNN
+// primitives as Executables, and conversions before and after primitives and hand-written kernels.
 // In: types. Out: Executables that may run in several threads, and allocate nothing after
 // their first run, which makes a primitive's code.
 //
@@ -18,7 +18,7 @@
 // row_major 191 ms; 5 ms of each reorder the weights, in every call, at memory speed. channels_last
 // is as fast as the blocked layout and needs no padding of channels and no third set of kernels, so
 // it is the layout to keep between convolutions, and there is no blocked Layout. Row-major operands
-// are worked on as reordered copies.
+// are copied into the preferred order.
 #pragma once
 
 #include <memory>

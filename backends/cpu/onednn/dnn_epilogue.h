@@ -2,16 +2,13 @@
 // done on tiles in registers. The bits are those of the product and then the steps (relu differs
 // for -inf and denormal numbers):
 //   - "bias" and "add" are binary post-ops. They come after the last partial sum, which float32
-//   results hold
-//     unrounded. A native bias is added to the first partial sum by the kernels named jit:*; those
+//     results hold unrounded. Kernels named jit:* add a native bias to the first partial sum; those
 //     named brg* add it like a post-op, but 3 % faster (all convolutions of a ResNet-50): they get
-//     it where it is the first step.
-//   - An addend whose place the result takes over is the result's old content, the post-op sum.
-//   Kernels named
-//     brg* do it in order like the others; only there it is offered.
-//   - oneDNN picks the kernel that it picks without epilogue, or the steps are done apart, in
-//   place: where
-//     post-ops change the choice the other one is a slow reference or sums in another order.
+//     a native bias where it is the first step.
+//   - An addend whose place the result takes over is the old content of the result: the post-op
+//     sum. Only kernels named brg* get it, for they add it in the order of the steps.
+//   - oneDNN must pick the same kernel as without epilogue; else the steps are done separately, in
+//     place, for the kernel that post-ops lead to is a slow reference or sums in another order.
 // Measured with 120 products each on AVX-512, AVX2 and SSE4.1 by oneDNN 3.2; tests compare bits.
 #pragma once
 

@@ -12,7 +12,7 @@ void max_plane(const Pooling& p, const float* x, float* y, float* line) {
                     best = larger(best, get<V>(x + (d * p.in[1] + h) * width + w));
             put(line + w, best);
         });
-        float* const best = line + width;  // of the p.span elements that begin at each column
+        float* const best = line + width;  // best of the p.span elements from each column on
         over_lanes_twice(width - p.span + 1, MEGJIT_LANES(V, w) {
             V top = get<V>(line + w);
             for (int64_t t = 1; t < p.span; ++t) top = larger(top, get<V>(line + w + t));

@@ -40,7 +40,7 @@ struct Masks {
 struct Operands {
     const T *q, *k, *v, *dy;
     const float *lse, *dots;
-    const float2* shifts;  // of find_shifts
+    const float2* shifts;  // results of find_shifts
     Masks masks;
     const i32* key;  // key of dropout
 };

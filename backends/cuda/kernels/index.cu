@@ -5,7 +5,7 @@
 // x as [pre, places, rest, run]; a place selects a cell of the indexed axes. Strides count runs of
 // x.
 struct Access {
-    i64 extent[8], stride[8];  // of the axis that each index selects from
+    i64 extent[8], stride[8];  // extent and stride of the axis that each index selects from
     i64 places_extent[8], from[8][8];  // the places' shape, and each index's strides over it
     i64 rest_extent[8], rest_stride[8];
     i64 places, rests, run, pre_stride;

@@ -9,7 +9,7 @@ namespace megjit::cuda {
 namespace {
 
 constexpr int64_t kSortTile = 2048;  // words, the same number as in sort.cu
-constexpr uint32_t kThreads = 256;  // of a block there and in scan.cu
+constexpr uint32_t kThreads = 256;  // threads of a block in sort.cu and scan.cu
 
 int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

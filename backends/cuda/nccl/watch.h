@@ -24,7 +24,7 @@ public:
         std::shared_ptr<Group> group;
         Call call;
         CudaStream* results = nullptr;
-        CudaStream::Ticket first = 0;  // of `results`: if it fails, all from here on is lost
+        CudaStream::Ticket first = 0;  // ticket of `results`: if it fails, all from here on is lost
         Event begin = nullptr, end = nullptr;
         Clock::time_point runs_since = {}, lost_since = {};
     };
