@@ -1,10 +1,10 @@
 // runtime/ops/attention.cpp -- scaled dot product attention, y = (d * softmax(s)) v, where d is
-// dropout applied to ones and s = scale * q k' + mask + ..., or a given score where a key is hidden.
-// With p = softmax(s) and dp = d * (dy v'):
+// dropout applied to ones and s = scale * q k' + mask + ..., or a given score for a hidden key. With
+// p = softmax(s) and dp = d * (dy v'):
 //   lse = log sum exp(s)      dv = (d * p)' dy      ds = p * (dp - <dy y>)      dq = scale * ds k
 //   dk = scale * ds' q
-// Backward computes p again from lse, and so keeps nothing as large as the scores. Where lse is large
-// (kRoundedLse) its rounding error is large, too, and exp(s - lse) does not add up to 1: there
+// Backward computes p again from lse, and so keeps nothing as large as the scores. Where lse is
+// large (kRoundedLse) its rounding error is large, too, and exp(s - lse) does not add up to 1: there
 // backward sums exp(s) again, and subtracts log sum exp(s) - lse as well.
 // Source: Vaswani et al. 2017, "Attention Is All You Need"; Dao et al. 2022, "FlashAttention";
 // Ainslie et al. 2023, "GQA" (keys and values of fewer heads).

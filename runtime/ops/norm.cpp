@@ -380,8 +380,7 @@ std::vector<TensorRef> expand_batch_norm_grad(const OpCall& call,
             build::cast(sums[1], scale->dtype())};
 }
 
-// Both kernels contain the same parts on purpose: computing them twice is cheaper than storing
-// them.
+// Both kernels compute the same parts on purpose: it is cheaper than storing them.
 std::vector<TensorRef> expand_layer_norm_grad(const OpCall& call,
                                               std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];

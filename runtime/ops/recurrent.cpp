@@ -8,8 +8,8 @@
 //          r, z = sigmoid of the first two thirds of gates_t + q_t
 //          n = tanh(g + r * u), where g and u are the last thirds of gates_t and q_t
 //          h_t = n + z * (h_{t-1} - n)
-// Backward computes dp_t (and dq_t for gru) step by step; the gradient of W is then one product over
-// all steps.
+// Backward computes dp_t (for gru also dq_t) step by step; the gradient of W is then one product
+// over all steps.
 // Source: Elman 1990, "Finding Structure in Time"; Hochreiter & Schmidhuber 1997, "Long Short-Term
 // Memory"; Gers et al. 2000, "Learning to Forget"; Cho et al. 2014, "Learning Phrase
 // Representations using RNN Encoder-Decoder", with r after the product: Appleyard et al. 2016,

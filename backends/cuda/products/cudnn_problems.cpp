@@ -188,8 +188,7 @@ Problems avg_pool_grad_problems(const OpCall& call, Outputs outputs) {
     return {{{graph}, {}}};
 }
 
-// cuDNN wants the places of the largest elements, or the result; our op has neither, and computes
-// it again.
+// cuDNN wants the places of the largest elements, or the result, which is computed again.
 Problems max_pool_grad_problems(const OpCall& call, Outputs outputs) {
     const runtime::Window window = fixed_window(call).window;
     const TensorSpec x = pooled(call.inputs[0], Place::input, 0),
