@@ -114,8 +114,8 @@ struct LaunchShape {
 // What a kernel is launched over, in units that threads share among them:
 //   element-wise of rank 1: elements
 //   element-wise: rows of the innermost axis
-//   lanes last: indices of the kept axes; of rows that are dots, blocks of kDotRows indices of the
-//     last of these
+//   lanes last: indices of the kept axes; if rows are dots, blocks of kDotRows indices of the last
+//     of these axes
 //   lanes kept: blocks of kColumnBlock indices of the last kept axis, the last of each run smaller
 //   tiles, panels: such blocks, of kTileRows or kPanelRows indices of the axis before it
 constexpr int64_t kColumnBlock = 64, kTileRows = 32, kPanelRows = 64, kDotRows = 8;
@@ -137,8 +137,8 @@ bool runs_without_code(const KernelIR& kernel);
 using KernelFn = void (*)(void* const* inputs, void* const* outputs, const int64_t* extents,
                           const int64_t* strides, int64_t lo, int64_t hi);
 
-// Text form; print and parse are inverses. It is also what crosses into a compiler plug-in and what
-// the cache is keyed by:
+// The text form; print and parse are inverses. Compiler plug-ins get a kernel as this text, and the
+// cache has it as the key:
 //   kernel rank=2 reduced=1 lanes=last
 //   in f32 contiguous
 //   in f32 contiguous by 2

@@ -8,8 +8,7 @@
 //   where the last axis goes over lanes (Lanes::last), one where columns do (Lanes::kept). Element
 //   e of a run belongs to lane e % L, and to group e / (L * kChain).
 //   The elements that a lane has in a group are joined one after the other: a chain, in the type of
-//   the elements. The lane takes its chains, group by group and run by run; in f64 where it is
-// wide.
+//   the elements. The lane takes its chains, group by group and run by run; in f64 if it is wide.
 //   At last lane j < L/2 takes lane j + L/2, then j < L/4 lane j + L/4, until one is left.
 //   A dot has no chains: each lane adds product after product to its f32, rounding once for each.
 //   Reductions of f64 have no chains either.

@@ -254,8 +254,7 @@ std::pair<void*, size_t> CachingAllocator::State::take_span(size_t wanted, size_
     if (void* p = spans.fit(wanted)) return {p, wanted};
     if (void* p = spans.grow(wanted, cap)) return {p, wanted};
     // From here on memory is short. Cached pages are used before any are returned: the system might
-    // not
-    // lend them again.
+    // not lend them again.
     if (void* p = spans.fit_anywhere(wanted)) return {p, wanted};
     trim();
     for (const size_t bytes : {wanted, least}) {

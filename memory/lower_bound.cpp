@@ -9,8 +9,7 @@ namespace megjit::memory {
 namespace {
 
 // Writers are followed back this far from each step. Each more takes three times as long, for in a
-// set of values
-// about three may be the last one.
+// set of values about three may be the last one.
 constexpr int kWritersBack = 3;
 
 using Values = std::vector<uint32_t>;

@@ -3,11 +3,11 @@
 // eager kernels; both do the same operations in the same order, so eager and generated kernels
 // agree bit for bit as long as nobody contracts or reorders.
 //
-// At most 2 ulp of float32 over the whole range (erfc_of_halves: 2**-14 of the result; lgamma and
-// digamma: for positive arguments; near their zeros on the negative axis the error is absolute),
-// denormals kept, special values as C99. Polynomials are our own minimax fits: iteratively
-// reweighted least squares on Chebyshev nodes with 40 digits, coefficients rounded to float32 one
-// after the other.
+// The error is at most 2 ulp of float32 over the whole range (erfc_of_halves: 2**-14 of the result;
+// lgamma and digamma: for positive arguments; near their zeros on the negative axis the error is
+// absolute), denormals kept, special values as C99. Polynomials are our own minimax fits:
+// iteratively reweighted least squares on Chebyshev nodes with 40 digits, coefficients rounded to
+// float32 one after the other.
 //
 // What V must offer, found by argument-dependent lookup: + - * /, unary -, < <= > >= eq ne & | !,
 // fma abs sqrt floor round_even select, shl shr on integers, and the few words declared for Expr at

@@ -1,4 +1,4 @@
-// runtime/host/mutex.h -- Mutex: the one lock for what is held for a moment. Nothing that can wait
+// runtime/host/mutex.h -- Mutex: the one lock for what is held only briefly. Nothing that can wait
 // (for the host's lock, a peer, a device) is called under one; what lasts longer is a Turn
 // (turn.h).
 //

@@ -1,11 +1,11 @@
 // runtime/ops/attention.cpp -- scaled dot product attention, y = (d * softmax(s)) v, where d is
-// dropout applied to ones and s = scale * q k' + mask + ..., or a given score for a hidden key. With
-// p = softmax(s) and dp = d * (dy v'):
+// dropout applied to ones and s = scale * q k' + mask + ..., or a given score for a hidden key.
+// With p = softmax(s) and dp = d * (dy v'):
 //   lse = log sum exp(s)      dv = (d * p)' dy      ds = p * (dp - <dy y>)      dq = scale * ds k
 //   dk = scale * ds' q
 // Backward computes p again from lse, and so keeps nothing as large as the scores. Where lse is
-// large (kRoundedLse) its rounding error is large, too, and exp(s - lse) does not add up to 1: there
-// backward sums exp(s) again, and subtracts log sum exp(s) - lse as well.
+// large (kRoundedLse) its rounding error is large, too, and exp(s - lse) does not add up to 1:
+// there backward sums exp(s) again, and subtracts log sum exp(s) - lse as well.
 // Source: Vaswani et al. 2017, "Attention Is All You Need"; Dao et al. 2022, "FlashAttention";
 // Ainslie et al. 2023, "GQA" (keys and values of fewer heads).
 // Rules: A1 q, k and v are [n, heads, length, width] of one floating dtype
@@ -170,8 +170,7 @@ public:
                             minus_infinity(s));
     }
     // Each query's largest score `top`, and the sum of exp(s - top). For a query that sees no key
-    // and gets
-    // zeros, nothing is subtracted: the sum is 0, not NaN.
+    // and gets zeros, nothing is subtracted: the sum is 0, not NaN.
     struct Sums {
         TensorRef top, e, total;
     };

@@ -1,9 +1,9 @@
 // runtime/ops/collective.cpp -- what the processes of a group compute together, and messages
 // between two of them (runtime/core/communicator.h).
 //
-// Parts of processes stand side by side along a first axis: [size, ...]. The root is the group's
-// first process; where only the root has a result, other processes have nothing but the number for
-// `after`, through which gradients reach them.
+// The parts of all processes lie side by side along a first axis: [size, ...]. The root is the
+// group's first process; where only the root has a result, other processes have nothing but the
+// number for `after`, through which gradients reach them.
 // Rules:
 //   O1 complex numbers have no largest or smallest one
 //   P1 the first axis has an extent for each process of the group

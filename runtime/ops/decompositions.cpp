@@ -1,7 +1,7 @@
 // runtime/ops/decompositions.cpp -- Cholesky, QR, eigenvalues, systems of equations and
 // determinants of (stacks of) matrices.
 // Rules: D1 rank at least 2   D2 float32   D3 square (all but qr)
-//   solve D4 b has the rows of a, and the same axes in front
+//   solve D4 b has the rows of a, and the same axes before them
 #include "runtime/ops/builders.h"
 #include "runtime/ops/known.h"
 #include "runtime/ops/linalg.h"

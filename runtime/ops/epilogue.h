@@ -3,7 +3,7 @@
 //   bias   adds the next operand, one number for each channel (conv) or column (matmul)
 //   add    adds the next operand, a tensor of the result's type
 //   relu   max(x, 0), or NaN; -inf may become NaN, and a denormal x a smaller one
-// Made by the fuse_epilogues passes, and called by layers that are laid out for inference.
+// The fuse_epilogues passes make these ops, and layers for inference call them.
 // Gradients are those of the product and of its steps; relu must be the last one.
 // Rules:
 //   E1 float32, or halves where the product takes them (EpilogueSpec::takes_halves): these are

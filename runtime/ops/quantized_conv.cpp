@@ -1,9 +1,9 @@
 // quantized_conv -- convolution of 8-bit integers with a 32-bit accumulator, and its way back to 8
 // bits:
-//   y = saturate(round(max(acc * scale + bias, 0))), the max where relu is set; halves go to the
-//   even number.
+//   y = saturate(round(max(acc * scale + bias, 0))), without the max unless relu is set; halves are
+//   rounded to even.
 // x = sx * qx, w = sw * qw and y = sy * qy are symmetric; scale = sx * sw / sy and bias = real bias
-// / sy say it all, so one primitive computes qy. A linear layer is the case of 1x1 kernels on 1x1
+// / sy suffice: one primitive computes qy. A linear layer is the case of 1x1 kernels on 1x1
 // images. Rules (cited by messages and tests):
 //   Q1 x is int8 or uint8, w int8, scale and bias float32     Q2 rank 3 to 5, the same for x and w
 //   Q3 groups divides the channels of both sides, and w has c / groups input channels

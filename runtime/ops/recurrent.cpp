@@ -15,9 +15,9 @@
 // Representations using RNN Encoder-Decoder", with r after the product: Appleyard et al. 2016,
 // "Optimizing Performance of Recurrent Neural Networks on GPUs".
 // Rules: L1 all operands have one floating dtype    L2 gates are [steps, n, chunks * hidden] and
-// w_hh is [chunks * hidden, hidden], chunks 1, 3 or 4    L3 there is a step    L4 a state is [n,
-// hidden], a bias [chunks * hidden], values of all steps are [steps, n, ...]    L5 the nonlinearity
-// is tanh or relu
+//        w_hh is [chunks * hidden, hidden], chunks 1, 3 or 4    L3 there is a step
+//        L4 a state is [n, hidden], a bias [chunks * hidden], values of all steps [steps, n, ...]
+//        L5 the nonlinearity is tanh or relu
 #include "runtime/ops/builders.h"
 #include "runtime/ops/loop.h"
 #include "runtime/ops/window.h"

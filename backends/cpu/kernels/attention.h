@@ -1,5 +1,5 @@
 // backends/cpu/kernels/attention.h -- attention in blocks of kQueries queries and kKeys keys, whose
-// scores never leave the caches. They lie transposed, [keys][queries]: so lanes run along queries,
+// scores never leave the caches. They are transposed, [keys][queries]: so lanes run along queries,
 // softmax needs no sums across lanes, and no operand but the block's queries is copied. For a
 // single query lanes run along keys and widths.
 //

@@ -1,7 +1,7 @@
 // backends/cpu/kernels/fft.cpp -- Fourier transforms of the rows of a tensor, in double.
 // Stockham's passes of radix 4, 2 and small primes (Cochran et al. 1967); a length with a greater
 // prime factor is a convolution of a power of two (Bluestein 1970). Real rows of an even length are
-// half as many complex numbers.
+// treated as half as many complex numbers.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

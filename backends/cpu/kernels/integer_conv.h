@@ -1,6 +1,6 @@
 // backends/cpu/kernels/integer_conv.h -- convolution of 8-bit integers by sums of products of pairs
-// of 16 bits (vpmaddwd): exact, and twice as many products an instruction as float32. For CPUs
-// without VNNI, where oneDNN's way halves the weights.
+// of 16 bits (vpmaddwd): exact, and an instruction has twice as many products as for float32. It is
+// for CPUs without VNNI, where oneDNN would halve the weights.
 //
 // Input patches are widened into rows in the first-level cache and multiplied by panels of packed
 // weights.

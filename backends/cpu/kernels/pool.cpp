@@ -1,5 +1,5 @@
 // backends/cpu/kernels/pool.cpp -- max and average pooling and their gradients, in float32, both
-// layouts. Given and adaptive windows are one thing here: per axis a list of half-open input
+// layouts. Given and adaptive windows become the same: for each axis a list of half-open input
 // ranges, cut at the borders. Gradients of max pooling look for the largest element again, so that
 // nothing is kept for them.
 //

@@ -11,13 +11,14 @@
 //   128-512   at 28 x 28   0.80, 1.26  1.13          0.95, 1.09
 //   256-1024  at 14 x 14   0.84, 0.92  1.03, 1.02    0.87, 1.10
 //   512-2048  at 7 x 7     0.78        0.75          0.78
-// (two numbers: to the larger, to the smaller number of channels). So filters are computed as
-// products, and the others where there are fewer pixels than channels, for there weights are most
-// of the bytes.
+// (Two numbers: to the larger and to the smaller number of channels.) So filters are computed as
+// products; y and x are, too, if there are fewer pixels than channels, for then most bytes are
+// weights.
 //
-// In row-major order it is a product for each image, y [oc, pixels] = w [oc, ic] x [ic, pixels],
-// where pixels are enough (runtime/ops/conv.h). Forward and data take 0.5 to 0.8 of a convolution's
-// time at 56 x 56 and 28 x 28, 1.3 to 1.9 at 14 x 14 and 7 x 7 (batch 8, two cores of a Zen 1).
+// In row-major order such a convolution is a product for each image, y [oc, pixels] = w [oc, ic] x
+// [ic, pixels], if there are enough pixels (runtime/ops/conv.h). Forward and data take 0.5 to 0.8
+// of a convolution's time at 56 x 56 and 28 x 28, 1.3 to 1.9 at 14 x 14 and 7 x 7 (batch 8, two
+// cores of a Zen 1).
 #include <algorithm>
 
 #include "backends/cpu/in_parts.h"
@@ -112,8 +113,8 @@ bool is_product(const Convolution& p, Role role) {
 }
 
 // The product that computes the role: dst = src weights. Channels-last x is [pixels, ic], w [oc,
-// ic] and y
-// [pixels, oc]; row-major ones are [images, ic, pixels], [1, oc, ic] and [images, oc, pixels].
+// ic] and y [pixels, oc]; row-major ones are [images, ic, pixels], [1, oc, ic] and [images, oc,
+// pixels].
 struct Pointwise {
     Pointwise(const Convolution& p, Role role) {
         const int64_t images = p.any_layout ? p.x.shape[0] : 1, ic = p.x.shape[1],

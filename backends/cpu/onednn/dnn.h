@@ -1,7 +1,7 @@
-// backends/cpu/onednn/dnn.h -- the basis of the CPU's neural-network kernels: oneDNN
-// primitives as Executables, and conversions before and after primitives and hand-written kernels.
-// In: types. Out: Executables that may run in several threads, and allocate nothing after
-// their first run, which makes a primitive's code.
+// backends/cpu/onednn/dnn.h -- the basis of the CPU's neural-network kernels: oneDNN primitives as
+// Executables, and conversions before and after primitives and hand-written kernels. In: types.
+// Out: Executables that may run in several threads, and allocate nothing after their first run,
+// which makes a primitive's code.
 //
 // Layouts between convolutions, measured on two cores of a Zen 5 (FMA peak 530-600 GFLOP/s),
 // oneDNN 3.2, the convolutions of a ResNet-18 training step at 8 x 3 x 224 x 224 (85 GFLOP), in

@@ -10,8 +10,8 @@
 //   1024 x 3072 x 768    330 - 389    418 - 431       512 x 2304 x 768    405          386
 //   1024 x 768 x 2304    381          414             128 x 2304 x 768    407          343
 //   768 x 3072 x 1024    359          391             1024 x 768 x 768    469          464
-// With fewer rows the reorder costs what it brings. A transposed b is as fast as it lies (441 -
-// 451). A large one is reordered and read some columns at a time, in a small workspace; CPU time of
+// With fewer rows the reorder costs as much as it saves. A transposed b is as fast without it (441
+// - 451). A large b is reordered and read some columns at a time, in a small workspace; CPU time of
 // one thread:
 //   m x n x k             at once   3 parts   6 parts
 //   768 x 3072 x 8192     373 ms    376       358 - 373

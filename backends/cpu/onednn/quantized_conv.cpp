@@ -1,11 +1,11 @@
 // backends/cpu/onednn/quantized_conv.cpp -- 8-bit convolution: s8 or u8 activations, s8 weights,
-// s32 accumulator, scale, bias, relu and saturation in one step. By oneDNN where the CPU has VNNI,
-// which multiplies and adds exactly; older ones would have to halve the weights, and compute by
-// integer_conv.h instead. Both give the same integers.
+// s32 accumulator, scale, bias, relu and saturation in one step. oneDNN computes it on CPUs with
+// VNNI, which multiplies and adds exactly; on older CPUs it would have to halve the weights, and
+// integer_conv.h computes it instead. Both give the same integers.
 //
 // Packing 512 x 512 x 3 x 3 weights takes 13 ms (it also sums them, for signed activations), the
-// convolution at 7 x 7 0.2 ms (two cores of a Zen 5, oneDNN 3.2). So the weights that were packed
-// last are kept, and packed again when others come.
+// convolution at 7 x 7 0.2 ms (two cores of a Zen 5, oneDNN 3.2). So the last packed weights are
+// kept, and packed again only when they change.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
