@@ -247,7 +247,7 @@ private:
         };
         if (inst.bits >= old_.inputs.size()) {
             if (inst.type != ScalarType::b1) return read(inst.type);
-            reduced(old_.reductions[inst.bits - old_.inputs.size()]);  // earlier ones
+            reduced(old_.reductions[inst.bits - old_.inputs.size()]);  // its argument comes first
             // The largest of no booleans is INT32_MIN, the smallest INT32_MAX.
             const Expr whole = read(ScalarType::i32);
             return whole.constant(0) < whole;

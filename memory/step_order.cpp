@@ -17,8 +17,8 @@ using Order = std::vector<uint32_t>;
 // recomputation had better keep together.
 constexpr size_t kLeastGain = 20;
 
-// A group is a step and the steps that run right after it, as they can from there on; a step that
-// does not move begins its own group.
+// A step that moves goes into the group of the last step that it waits for, and runs right after
+// that; a step that does not move begins a group.
 class Mover {
 public:
     explicit Mover(const RematProblem& problem) : s_(problem), group_(problem.steps.size()) {

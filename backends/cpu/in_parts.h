@@ -16,7 +16,7 @@ struct Parts {
     // result.
     std::vector<size_t> input_steps = {};
     size_t output_step = 0;  // 0: results of parts are added in turn, in float32
-    // The input on which the result may lie, or -1. If they do, each part is computed in the
+    // The input on which the result may lie, or -1. If it does, each part is computed in the
     // workspace and copied: parts are contiguous in both.
     int in_place_on = -1;
     size_t output_bytes = 0;  // bytes of a part's result

@@ -105,7 +105,7 @@ public:
     void repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) override;
 
 private:
-    // Whom queued work serves, for errors. Kept until the work has run.
+    // The op and the user's line behind queued work, for errors. Kept until the work has run.
     struct Work {
         Ticket ticket = 0;
         std::string op = {}, where = {};
@@ -196,9 +196,9 @@ private:
     std::deque<Staged> staged_;  // oldest first
     std::unique_ptr<LibraryStream> libraries_;  // made at the first use
     std::exception_ptr dead_;  // why the GPU does no more work
-    std::vector<Address> scratches_;  // only the last is in use; each doubles the one before
+    std::vector<Address> scratches_;  // the last one is in use; each at least twice the one before
     size_t scratch_zeros_ = 0, scratch_rest_ = 0;
-    mutable std::mutex lost_mutex_;  // guards the two below; the driver's thread takes it alone
+    mutable std::mutex lost_mutex_;  // guards the two below; the driver's thread takes only it
     std::vector<Lost> lost_;
     bool has_failed_ = false;  // a failure is not yet reported
 };

@@ -20,7 +20,7 @@ public:
     // Takes one vector of elements: `values` of all instructions, for the lanes of `mask` (null:
     // all), with their `place` (i32) if needs_places().
     void take(Values& chains, Values& lanes, const Values& values, Value mask, Value place);
-    Values with_chains(const Values& lanes, const Values& chains);  // chains come later
+    Values with_chains(const Values& lanes, const Values& chains);  // chains follow the lanes
     Values merged(const Values& a, const Values& b);  // merges lanes of any places
     // `vectors` hold the lanes of a row, one vector after the other: every lane of the result holds
     // all.

@@ -128,7 +128,7 @@ enum class Reduce : uint8_t {
 // Sums of products: the last axis of `space` is summed over, and the others are the result's.
 struct Contraction {
     Shape space = {};
-    std::array<std::vector<int64_t>, 2> strides = {};  // of operands 0 and 1, by axis of the space
+    std::array<std::vector<int64_t>, 2> strides = {};  // for operands 0 and 1, by axis of the space
 };
 
 // Which elements of operand 0 appear in the result, unchanged.
@@ -225,7 +225,7 @@ struct OpDef {
     // extents. UserError where an attribute has more than one meaning (runtime/ops/refit.h).
     Attrs (*refit)(const OpCall& before, std::span<const Type> after, BatchChange batch) = nullptr;
 
-    // What passes build on:
+    // Passes use these facts:
     Access access = Access::other;
     std::optional<Reduce> reduction = {};  // over reduced_axes()
     // Describes the op if every result is a sum of products of an element of operand 0 and one of

@@ -33,7 +33,7 @@ private:
     uint64_t counter_ = 0;
 };
 
-RandomState& default_random_state();  // of the process
+RandomState& default_random_state();  // the one of the process
 
 // The generator that made this key, or null: a program that runs without its Python body draws the
 // next key from that generator.

@@ -324,8 +324,8 @@ void Rematerializer::destroy(Lineage& lineage) {
 
 // ---- orphans
 
-// Worth keeping is a source that no tensor holds if at least its own size becomes evictable because
-// of it: the first state of a recurrent net, a mask.
+// A source that no tensor holds is worth keeping if that makes at least its own size evictable: the
+// first state of a recurrent net, a mask.
 bool Rematerializer::is_worth_keeping(const Lineage& source) {
     size_t made = 0;
     for (const LineageCall* reader : source.readers)

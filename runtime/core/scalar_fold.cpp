@@ -27,7 +27,7 @@ uint64_t cast_to(ScalarType type, Real a) {
     switch (type) {
         case ScalarType::f32: return bits_of(static_cast<float>(a));
         case ScalarType::f64: return bits_of(static_cast<double>(a));
-        case ScalarType::b1: break;  // `ne` serves b1
+        case ScalarType::b1: break;  // casts to b1 use `ne`
         case ScalarType::i32:
             if constexpr (std::is_integral_v<Real>) return static_cast<uint32_t>(a);
             else return static_cast<uint32_t>(number_to_integer(static_cast<double>(a)));

@@ -119,7 +119,7 @@ SpillFile::SpillFile(const std::string& folder) : ThreadStream("a spill file"), 
         is_direct_ = false;
         file_ = ::open(folder.c_str(), flags, 0600);
     }
-    if (file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // it has no nameless files
+    if (file_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // no nameless files there
         std::string name = folder + "/megjit-spill-XXXXXX";
         file_ = ::mkostemp(name.data(), O_CLOEXEC);
         if (file_ >= 0) ::unlink(name.c_str());

@@ -46,7 +46,7 @@ void* take_inline_block() {
 }
 
 void return_inline_block(void* block) {
-    if (inline_pool.count == 0) pool_closer.is_armed = true;  // the first use makes the object
+    if (inline_pool.count == 0) pool_closer.is_armed = true;  // its first use makes it
     if (inline_pool.count < InlinePool::kKept) inline_pool.blocks[inline_pool.count++] = block;
     else std::free(block);
 }

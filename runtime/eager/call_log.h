@@ -30,7 +30,7 @@ public:
     static void start(bool with_lines);
     static void note(std::string call, Device& device, std::chrono::steady_clock::time_point begin,
                      std::chrono::steady_clock::time_point end);
-    static std::vector<LoggedCall> stop();  // calls since start(), by their ends
+    static std::vector<LoggedCall> stop();  // calls since start(), as they ended
 
 private:
     static std::atomic<bool> is_on_;

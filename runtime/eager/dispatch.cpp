@@ -400,7 +400,7 @@ TensorRef copied_across(const TensorRef& tensor, Device& device) {
                                      tensor->type().bytes()))
         return nullptr;
     copy->storage()->set_ready(device.stream().record());
-    from.stream().wait(device.stream(), device.stream().record());  // before it is reused
+    from.stream().wait(device.stream(), device.stream().record());  // before `from` reuses memory
     return copy;
 }
 

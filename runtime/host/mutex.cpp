@@ -28,8 +28,8 @@ public:
         std::erase(all_, mutex);
     }
 
-    // Takes all mutexes or none, and tries again: a thread that holds one may wait for changes_, to
-    // make another.
+    // Takes all mutexes, or releases those it took and tries again: a thread that holds one may be
+    // waiting for changes_, as it makes another.
     void take_all() {
         for (;;) {
             changes_.lock();

@@ -1,9 +1,9 @@
 // runtime/ops/fft.cpp -- discrete Fourier transforms along the last axis: of complex numbers, and
-// of real ones from and to the half of the spectrum that is not the conjugate of the other. Rules:
-// F1 at least one element along the last axis   F2 complex64 for fft and irfft, float32 for rfft
-// irfft F3 n / 2 + 1 frequencies A gradient is d/d real + i d/d imag, so that it is the adjoint
-// transform of the result's: `inverse` and its opposite, rfft and irfft of equal `twice` are each
-// other's.
+// between real ones and the half of their spectrum whose conjugate is the other half. Rules: F1 at
+// least one element along the last axis   F2 complex64 for fft and irfft, float32 for rfft   F3
+// irfft: n / 2 + 1 frequencies. A gradient is d/d real + i d/d imag: the adjoint transform of the
+// result's gradient. fft with `inverse` and without, and rfft and irfft of equal `twice`, are each
+// other's adjoints.
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 

@@ -3,8 +3,7 @@
 // neighboring ones.
 
 constexpr int64_t kPanel = 2 * MEGJIT_LANE_COUNT;  // columns that are computed together
-constexpr int kMostRows =
-    MEGJIT_LANE_COUNT == 16 ? 12 : 6;  // times two sums, and two words for each: all registers
+constexpr int kMostRows = MEGJIT_LANE_COUNT == 16 ? 12 : 6;  // rows: they fill the registers
 using Words = Ints;
 
 // Loads words from the i-th on; memory holds terms of either size.

@@ -103,7 +103,7 @@ void each_plane(const Pooling& p, int64_t parts, void* workspace, const Plane& p
     });
 }
 
-// Calls for channels [c0, c1) of sample n, for gradients that add into a sample.
+// Calls strip(n, c0, c1) for channels [c0, c1) of sample n, for gradients that add into a sample.
 template <class Strip>
 void each_strip(const Pooling& p, const Strip& strip) {
     const int64_t strips = (p.c + kChannels - 1) / kChannels;

@@ -154,7 +154,7 @@ private:
             if (operands_[i].is_output && code.reorders[i])
                 reorder(i, mine->inner[i].get(), mine->user[i].get());
         delete spare_.exchange(mine.release(),
-                               std::memory_order_acq_rel);  // and reads what another run released
+                               std::memory_order_acq_rel);  // another run may have released it
     }
 
     void compute(dnnl_primitive_t product, std::span<const dnnl_exec_arg_t> args) const {

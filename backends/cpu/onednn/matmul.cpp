@@ -55,9 +55,9 @@ bool is_b_reordered(const MatmulProblem& p, DType dtype) {
            p.k * p.n >= 1024 * 1024;
 }
 
-// At most so many bytes of b are copied at once, where its columns can be divided into equal parts
-// that are not too narrow. Shapes alone decide, not limits of memory: each part adds its terms in
-// an order of its own, and the bits must not change.
+// At most kMostCopied bytes of b are copied at once, where its columns can be divided into equal
+// parts that are not too narrow. Shapes alone decide, not limits of memory: each part adds its
+// terms in an order of its own, and the bits must not change.
 constexpr size_t kMostCopied = size_t{16} << 20;  // in bytes
 constexpr int64_t kLeastColumns = 512;
 

@@ -142,9 +142,9 @@ private:
                 place = {Place::input, static_cast<int>(inst.bits)};
                 continue;
             }
-            // Operands whose last use this is give their registers back first: loops allow out ==
-            // operand. All inputs are loaded before the first step, so no input may take over a
-            // register.
+            // Operands that are used here for the last time give their registers back first: loops
+            // allow out == operand. All inputs are loaded before the first step, so no input may
+            // take over a register.
             for (int k = 0; k < arity_of(inst.op); ++k) {
                 const int operand = inst.args[k];
                 const bool again = std::find(inst.args.begin(), inst.args.begin() + k, operand) !=

@@ -21,7 +21,7 @@ __device__ __forceinline__ u32 step(u32 a, u32 b, u32 sum, Wide) { return sum + 
 struct Product {
     i64 m, n, k;
     i64 a_row, a_column, b_row, b_column;  // strides
-    i64 batch[8], a_batch[8], b_batch[8];  // extents, and strides: 0 where batches share it
+    i64 batch[8], a_batch[8], b_batch[8];  // extents, and strides: 0 where a matrix is shared
 };
 
 extern "C" __global__ void multiply(Product p, INDEX tiles_m, INDEX tiles_n, INDEX tiles, const T* a, const T* b,

@@ -70,7 +70,7 @@ std::string place_of(const Gpu& gpu, std::string* why_not) try {
 std::shared_ptr<Group> Group::of(Gpu& gpu, const std::string& key,
                                  const runtime::GroupClaims& claims) {
     static std::mutex mutex;
-    static auto* groups = new std::map<std::string, std::shared_ptr<Group>>;  // never dies
+    static auto* groups = new std::map<std::string, std::shared_ptr<Group>>;  // as devices
     auto members = runtime::find_communicator(key, claims);
     const std::lock_guard lock(mutex);
     std::shared_ptr<Group>& group = (*groups)[key];

@@ -30,8 +30,8 @@ public:
     size_t workspace_bytes() const { return workspace_bytes_; }
     const std::string& engine() const { return engine_; }  // "engine 38"
     std::string text() const { return parts_.back().text(kPlanText); }  // includes the plan's code
-    // `pointers` belong to the tensors whose ids are given: addresses, or for numbers where they
-    // are.
+    // `pointers` are the addresses of the tensors whose ids are given; for a number, where the host
+    // has it.
     void run(Handle handle, const std::vector<int64_t>& ids, const std::vector<void*>& pointers,
              void* workspace) const;
 

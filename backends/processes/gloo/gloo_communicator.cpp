@@ -22,7 +22,7 @@ constexpr size_t kSmallBytes = 32 << 10;
 
 constexpr std::chrono::microseconds kLook{50};
 constexpr std::chrono::seconds kWork{1};  // how long work on received bytes may take
-// Gloo's time limit ends so much later than the World's, for its error names no call.
+// Gloo's time limit ends this much later than the World's, for Gloo's error names no call.
 constexpr double kLaterSeconds = 5;
 
 struct Reducing : Reduction {

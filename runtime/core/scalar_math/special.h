@@ -62,7 +62,7 @@ V erfc_of_halves(V x) {
     const V l = poly(a - 2.0, {-7.7399378e+00f, -6.3740320e+00f, -1.3328365e+00f, -2.3759060e-02f,
                                5.2458853e-03f, -1.0818610e-03f, 1.8024213e-04f, -2.0668567e-05f,
                                1.3822081e-06f, -3.9916735e-08f});
-    constexpr double kShift = 0x1.8p23 + 127 + 24;  // sum: the exponent in the lowest bits
+    constexpr double kShift = 0x1.8p23 + 127 + 24;  // adding it puts the exponent in the low bits
     const V shifted = l + kShift;
     const V power = poly(l - (shifted - kShift), {9.9999928e-01f, 6.9312179e-01f, 2.4024744e-01f,
                                                   5.5917859e-02f, 9.5701003e-03f});
