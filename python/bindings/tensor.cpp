@@ -383,6 +383,17 @@ void bind_tensor(nb::module_& m) {
           nb::sig("def apply_const(value: object, dtype: object = None) -> Tensor"),
           "A Tensor that a trace bakes in: its value must be equal in every call.");
     m.def(
+        "zeros",
+        [](const std::vector<int64_t>& shape, nb::handle dtype, const std::string& device) {
+        const runtime::Type type{.dtype = dtype_from(dtype), .shape = runtime::Shape(shape)};
+        runtime::Device& place = device_named(device);
+        if (place.is_host() && type.bytes() >= runtime::LiveBlocks::kLeastBytes)
+            return wrap(runtime::make_tensor(type, runtime::Storage::zeros(place, type)));
+        return wrap(new_tensor(type, std::vector<std::byte>(type.bytes()).data(), place));
+    }, nb::arg("shape"), nb::arg("dtype"), nb::arg("device"),
+        nb::sig("def zeros(shape: tuple[int, ...], dtype: object, device: str) -> Tensor"),
+        "Zeros; on the host large ones take memory from the first time that somebody reads them.");
+    m.def(
         "are_tensors", &are_tensors, nb::arg("values"), nb::arg("bare") = false,
         nb::sig("def are_tensors(values: tuple[object, ...], bare: bool = False) -> bool"),
         "Whether all are Tensors; bare: and no more, of no class and without attributes of their own.");

@@ -87,6 +87,22 @@ Ref<Storage> Storage::elsewhere(Device& device, size_t bytes, std::shared_ptr<Ba
     return Ref<Storage>(storage);
 }
 
+namespace {
+
+struct Zeros final : Backing {
+    explicit Zeros(const Type& t) : type(t) {}
+    void read(void* to) const override { std::memset(to, 0, type.bytes()); }
+    bool stays() const override { return false; }
+    Type type;
+    std::string where = user_line();
+};
+
+}  // namespace
+
+Ref<Storage> Storage::zeros(Device& device, const Type& type) {
+    return elsewhere(device, type.bytes(), std::make_shared<Zeros>(type));
+}
+
 void Storage::leave_to(std::shared_ptr<Backing> backing) {
     release_memory();
     is_listed_ = false;
@@ -102,23 +118,33 @@ void Storage::leave() {
 }
 
 // Threads that ask at the same time each read the value; the memory of the first one stays.
-void* Storage::read_back() const {
+void* Storage::read_back() {
+    auto* const from = static_cast<Backing*>(keep_.get());
     void* fresh = allocate(*device_, bytes_);
     try {
-        backing()->read(fresh);
+        from->read(fresh);
     } catch (...) {
         device_->allocator().release(fresh, bytes_);
         throw;
     }
     void* present = nullptr;
-    if (const_cast<Storage*>(this)->data_.compare_exchange_strong(present, fresh)) return fresh;
-    device_->allocator().release(fresh, bytes_);
-    return present;
+    if (!data_.compare_exchange_strong(present, fresh)) {
+        device_->allocator().release(fresh, bytes_);
+        return present;
+    }
+    if (!from->stays()) {
+        owner_ = Owner::allocator;
+        const auto& zeros = static_cast<Zeros&>(*from);
+        if (is_worth_listing()) list("zeros", zeros.type, zeros.where);
+    }
+    return fresh;
 }
 
 void* Storage::bring_back() const {
-    if (owner_ == Owner::elsewhere) return read_back();
-    return lineage() ? Rematerializer::instance().bring_back(const_cast<Storage&>(*this)) : nullptr;
+    auto& self = const_cast<Storage&>(*this);
+    if (owner_ == Owner::elsewhere) return self.read_back();
+    if (lineage()) return Rematerializer::instance().bring_back(self);
+    return data_.load(std::memory_order_acquire);  // which another thread may have brought back
 }
 
 bool Storage::is_needed_again() const { return Rematerializer::instance().is_needed_again(*this); }

@@ -70,6 +70,9 @@ class Backing {
 public:
     virtual ~Backing() = default;
     virtual void read(void* to) const = 0;  // the whole value
+    // The value stays there while it is in memory, and comes from there again. Else it is in memory
+    // alone once it has been read.
+    virtual bool stays() const { return true; }
 };
 
 // A block of memory on one device. Blocks of up to kInlineBytes follow the header itself.
@@ -85,6 +88,10 @@ public:
 
     // A value that lies elsewhere, and is read into memory when somebody asks for its address.
     static Ref<Storage> elsewhere(Device& device, size_t bytes, std::shared_ptr<Backing> backing);
+    // Zeros on the host, which take memory only when somebody asks for their address. So the states
+    // of an optimizer cost nothing before the first step, and less than all where it moves them to
+    // a file one by one.
+    static Ref<Storage> zeros(Device& device, const Type& type);
     // From now on the value lies in `backing`, too. The caller is the only holder of the storage,
     // whose memory is given back.
     void leave_to(std::shared_ptr<Backing> backing);
@@ -104,7 +111,8 @@ public:
     // reading, if other values are computed again from this one, or if the value lies elsewhere,
     // too.
     bool unique() const {
-        return RefCounted::unique() && owner_ != Owner::borrowed && owner_ != Owner::elsewhere &&
+        return RefCounted::unique() && owner_ != Owner::borrowed &&
+               (owner_ != Owner::elsewhere || !backing()->stays()) &&
                (!lineage() || !is_needed_again());
     }
     size_t bytes() const { return bytes_; }
@@ -130,14 +138,14 @@ private:
         : device_(&device), data_(data), bytes_(bytes) {}
     Lineage* lineage() const { return lineage_.load(std::memory_order_acquire); }
     void* bring_back() const;
-    void* read_back() const;
+    void* read_back();
     void release_memory() const;
     bool is_needed_again() const;
     enum class Owner : uint8_t { inline_, allocator, borrowed, borrowed_to_write, elsewhere };
-    Owner owner_ = Owner::inline_;
+    // Atomic, as the three below are: threads read them while another brings the value back.
+    std::atomic<Owner> owner_ = Owner::inline_;
     bool is_listed_ = false;  // it is among the device's live blocks
     Device* device_ = nullptr;
-    // Atomic: the rematerializer changes these three beside threads that read without pins.
     std::atomic<void*> data_ = nullptr;
     std::atomic<Ticket> ready_ = 0;
     std::atomic<Lineage*> lineage_ = nullptr;  // owns the memory, when there is one

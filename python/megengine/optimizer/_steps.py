@@ -40,7 +40,7 @@ class Counted(Optimizer):
             for name in self._states:
                 self._add_state(param, name)
             for name in self._squares:
-                self._add_state(param, name, np.zeros(param._tuple_shape, np.float32))
+                self._add_state(param, name, dtype=np.float32)
         add_steps(self._state, param_group["params"])
 
 

@@ -149,7 +149,7 @@ class LAMBFp16(LAMB):
         for param in param_group["params"]:
             self._add_state(param, "param_fp32", param.numpy().astype("float32"))
             for name in ("exp_avg", "exp_avg_sq"):
-                self._add_state(param, name, np.zeros(param._tuple_shape, np.float32))
+                self._add_state(param, name, dtype=np.float32)
         add_steps(self._state, param_group["params"])
 
     def _weight_of(self, param: Parameter) -> Tensor:

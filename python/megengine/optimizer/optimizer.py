@@ -281,10 +281,12 @@ class Optimizer:
         """Update each parameter of the group that has a gradient."""
         raise TypeError(f"{type(self).__name__} does not define _updates(param_group)")
 
-    def _add_state(self, param: Parameter, state_name: str, initializer: Any = None) -> None:
+    def _add_state(self, param: Parameter, state_name: str, initializer: Any = None, dtype: Any = None) -> None:
         """State of a parameter: a Tensor of its shape, dtype and format, zeros unless given."""
         if initializer is None:
-            initializer = np.zeros(param._tuple_shape, param.dtype)
+            shape, dtype = param._tuple_shape, param.dtype if dtype is None else dtype
+            # In a recording zeros are a value of the step, which is made of host data.
+            initializer = np.zeros(shape, dtype) if _core.is_recording() else _core.zeros(shape, dtype, str(param.device))
         states = self._state.setdefault(param, {})
         if state_name in states:
             raise AssertionError(f"optimizer: state {state_name!r} of a parameter exists already")

@@ -77,9 +77,9 @@ class RMSprop(Optimizer):
 
     def _create_state(self, param_group: dict[str, Any]) -> None:
         for param in param_group["params"]:
-            self._add_state(param, "square_avg", np.zeros(param._tuple_shape, np.float32))
+            self._add_state(param, "square_avg", dtype=np.float32)
             if self.centered:
-                self._add_state(param, "grad_avg", np.zeros(param._tuple_shape, np.float32))
+                self._add_state(param, "grad_avg", dtype=np.float32)
             if param_group["momentum"] != 0.0:
                 self._add_state(param, "momentum_buffer")
 

@@ -65,9 +65,15 @@ def every_row() -> list[Row | Training]:
     return [row for table in (*tables, rows_layers.LAYERS, rows_layers.OPTIMIZERS, rows_state.CALLER, rows_state.TRAININGS, rows_state.RETURNED) for row in table]
 
 
+def without_idle_biases(layers: list[str]) -> list[str]:
+    """A bias before a batch normalization has a gradient that is rounding alone, of which Adam makes a whole step: such layers are products without one."""
+    is_idle = [text in rows_layers.WITH_BIAS and "BatchNorm" in after for text, after in zip(layers, [*layers[1:], ""])]
+    return ["M.Linear(4, 4, bias=False)" if idle else text for text, idle in zip(layers, is_idle)]
+
+
 def states_of(taste: Taste, rng: random.Random) -> tuple[tuple[str, str], ...]:
     choices = [row.text for row in rows_layers.LAYERS if taste.admits(row)]
-    layers = ", ".join(rng.choice(choices) for _ in range(rng.randint(1, 4)))
+    layers = ", ".join(without_idle_biases([rng.choice(choices) for _ in range(rng.randint(1, 4))]))
     optimizer = rng.choice([row.text for row in rows_layers.OPTIMIZERS if taste.admits(row)])
     made = {name: text.replace("LAYERS", layers).replace("OPTIMIZER", optimizer) for name, text in rows_layers.STATES.items()}
     return tuple((name, text) for name, given in made.items() if (text := taste.language.state(given)))

@@ -38,6 +38,7 @@ LAYERS = rows(
     "M.Linear(4, 4, bias=False)",
     "M.PReLU()",
 )
+WITH_BIAS = ("M.BatchNorm1d(4)", "M.Linear(4, 4)", "M.LayerNorm(4)")
 OPTIMIZERS = rows(
     "optim.SGD(params, lr=0.05)",
     "optim.SGD(params, lr=0.05, momentum=0.9, weight_decay=1e-2)",
