@@ -419,7 +419,7 @@ void Recorder::order_slots() {
         bound_[slot] = std::move(ordered[slot].second);
         now[std::exchange(rec[rec.inputs[slot].value].slot, slot)] = static_cast<int>(slot);
     }
-    for (Output& update : rec.updates)
+    for (Output& update : rec.outputs)
         if (update.replaces >= 0) update.replaces = now[static_cast<size_t>(update.replaces)];
 }
 
