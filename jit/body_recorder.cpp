@@ -1,7 +1,6 @@
 #include "jit/body_recorder.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "jit/passes/passes.h"
 #include "jit/session.h"
@@ -13,14 +12,8 @@
 namespace megjit::jit {
 
 using runtime::cat;
-using runtime::TraceLink;
 
 namespace {
-
-uint64_t next_body_id() {
-    static std::atomic<uint64_t> next{1};
-    return TraceLink::kBody | next++;
-}
 
 // In the graph's text; others are inputs.
 bool is_number(const runtime::Tensor& tensor) {
@@ -29,11 +22,18 @@ bool is_number(const runtime::Tensor& tensor) {
            tensor.dtype() != runtime::DType::c64;
 }
 
+// The op that holds the graph has its operands copied into this order.
+Type type_inside(const runtime::Tensor& outside) {
+    Type type = outside.type();
+    type.layout = runtime::Layout::row_major;
+    return type;
+}
+
 }  // namespace
 
 BodyRecorder::BodyRecorder(std::string what)
-    : what_(std::move(what)),
-      id_(next_body_id()),
+    : GraphTracer(next_trace_id(runtime::TraceLink::kBody)),
+      what_(std::move(what)),
       first_inside_id_(runtime::make_placeholder({}, runtime::host_device())->id()),
       outer_(runtime::context().tracer) {
     const BodyRecorder* around = running();
@@ -50,31 +50,15 @@ void BodyRecorder::leave() {
     runtime::context().tapes = std::move(outer_tapes_);
 }
 
-TensorRef BodyRecorder::placeholder(ValueId value, runtime::Device& device) {
-    TensorRef tensor = runtime::make_placeholder(graph_.type(value), device);
-    tensor->trace = {id_, static_cast<uint32_t>(value)};
-    return tensor;
-}
-
 TensorRef BodyRecorder::add_input(const Type& type, runtime::Device& device) {
     inputs_.push_back(graph_.add_input(type, static_cast<int>(graph_.value_count())));
-    return placeholder(inputs_.back(), device);
+    return placeholder(inputs_.back(), type, device);
 }
 
-ValueId BodyRecorder::value_of(const TensorRef& tensor) {
-    if (tensor->trace.session == id_) return static_cast<ValueId>(tensor->trace.value);
-    if (const auto found = outside_.find(tensor->id()); found != outside_.end())
-        return found->second;
-    ValueId value{};
-    if (is_number(*tensor)) {
-        value = graph_.add_constant(tensor);
-    } else {
-        Type type = tensor->type();
-        type.layout = runtime::Layout::row_major;  // the op that holds the graph has it copied
-        value = graph_.add_input(type, static_cast<int>(graph_.value_count()));
-        captured_.push_back(tensor);
-    }
-    return outside_[tensor->id()] = value;
+ValueId BodyRecorder::capture(const TensorRef& tensor) {
+    if (is_number(*tensor)) return graph_.add_constant(tensor);
+    captured_.push_back(tensor);
+    return graph_.add_input(type_inside(*tensor), static_cast<int>(graph_.value_count()));
 }
 
 void BodyRecorder::refuse(runtime::Message message, runtime::ErrorKind kind) {
@@ -100,15 +84,11 @@ runtime::Results BodyRecorder::on_op(const OpDef& op, const Attrs& attrs,
         refuse({.what = cat(what_, " exchanges data with other processes: ", op.name),
                 .fix = "exchange the results behind the loop",
                 .at = runtime::user_line()});
-    std::vector<ValueId> operands;
-    for (const TensorRef& input : inputs) operands.push_back(value_of(input));
-    const bool is_cut = runtime::context().tapes.empty();  // detach(), pause_tapes
-    runtime::Results results;
-    for (ValueId output : graph_.add_op(op, std::move(operands), attrs, {})) {
-        if (is_cut) output = graph_.make(ops::stop_gradient(), {output}, {}, {});
-        results.push_back(placeholder(output, device));
-    }
-    return results;
+    std::vector<ValueId> results = graph_.add_op(op, values_of(inputs), attrs, {});
+    if (runtime::context().tapes.empty())  // detach(), pause_tapes
+        for (ValueId& result : results)
+            result = graph_.make(ops::stop_gradient(), {result}, {}, {});
+    return placeholders(graph_, results, device);
 }
 
 void BodyRecorder::on_read(runtime::Tensor& tensor) {
@@ -169,7 +149,7 @@ void BodyRecorder::refuse_rows_of(const runtime::Tensor& table) {
 
 void BodyRecorder::finish(std::span<const TensorRef> outputs) {
     refusal_.raise();
-    for (const TensorRef& output : outputs) graph_.outputs.push_back(value_of(output));
+    graph_.outputs = values_of(outputs);
     leave();
 }
 
@@ -179,11 +159,8 @@ Graph BodyRecorder::graph(std::span<const TensorRef> captured) const {
     for (ValueId input : inputs_)
         rewrite.replace(input, rewrite.to.add_input(graph_.type(input), slot++));
     for (const TensorRef& tensor : captured) {
-        Type type = tensor->type();
-        type.layout = runtime::Layout::row_major;
-        const ValueId fresh = rewrite.to.add_input(type, slot++);
-        if (const auto found = outside_.find(tensor->id()); found != outside_.end())
-            rewrite.replace(found->second, fresh);
+        const ValueId fresh = rewrite.to.add_input(type_inside(*tensor), slot++);
+        if (const auto value = find(tensor->id())) rewrite.replace(*value, fresh);
     }
     for (const Node& node : graph_.nodes())
         if (node.kind != NodeKind::input) rewrite.copy(node);

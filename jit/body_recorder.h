@@ -5,22 +5,19 @@
 
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "jit/graph.h"
+#include "jit/graph_tracer.h"
 #include "jit/refusal.h"
 #include "runtime/eager/autodiff.h"
-#include "runtime/eager/dispatch.h"
 
 namespace megjit::jit {
 
-class BodyRecorder final : public runtime::Tracer {
+class BodyRecorder final : public runtime::Tracer, private GraphTracer {
 public:
     // `what`: "the body of scan", for errors.
     explicit BodyRecorder(std::string what);
     ~BodyRecorder() override { leave(); }
-    BodyRecorder(const BodyRecorder&) = delete;
     // The innermost that records in this thread, or null.
     static BodyRecorder* running() {
         return dynamic_cast<BodyRecorder*>(runtime::context().tracer);
@@ -55,13 +52,12 @@ public:
     bool gradient_is_asked(const runtime::Tensor& outside) const;  // by a tape around
 
 private:
-    ValueId value_of(const TensorRef& tensor);
-    TensorRef placeholder(ValueId value, runtime::Device& device);
+    ValueId capture(const TensorRef& tensor) override;
     [[noreturn]] void refuse(runtime::Message message,
                              runtime::ErrorKind kind = runtime::ErrorKind::value);
 
     const std::string what_;
-    const uint64_t id_, first_inside_id_;  // of the recorder, and of a tensor made since
+    const uint64_t first_inside_id_;  // of a tensor made since
     runtime::Tracer* outer_;
     bool is_running_ = true;
     Refusal refusal_;
@@ -72,7 +68,6 @@ private:
     Graph graph_;
     std::vector<ValueId> inputs_;
     std::vector<TensorRef> captured_;
-    std::unordered_map<uint64_t, ValueId> outside_;  // by tensor id: captured ones, and numbers
 };
 
 }  // namespace megjit::jit

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "jit/graph_writer.h"
+#include "jit/graph_tracer.h"
 
 namespace megjit::jit {
 
@@ -16,9 +16,8 @@ std::vector<ValueId> BoundedRows::select(const OutsideOp& op, std::vector<ValueI
     const runtime::WithoutTapes quiet;
     const Node like{.where = where};
     GraphWriter writer(graph_, like);
-    runtime::Tensors operands;
-    for (const ValueId input : inputs) operands.push_back(writer.placeholder(input));
-    const runtime::Tensors results = op.op->bounded({*op.op, op.attrs, types}, operands);
+    const runtime::Tensors results =
+        op.op->bounded({*op.op, op.attrs, types}, writer.operands(inputs));
     std::vector<ValueId> outputs;
     for (const TensorRef& result : results) outputs.push_back(writer.value_of(result));
     const ValueId count = outputs.back();

@@ -56,14 +56,17 @@ void Graph::reserve(const Graph& like) {
 
 std::vector<ValueId> Graph::add_op(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs,
                                    const Node& like) {
-    const std::vector<Type> results = runtime::infer({op, attrs, types(inputs)});
-    return add({.kind = NodeKind::op,
-                .op = &op,
+    return add({.op = &op,
                 .attrs = std::move(attrs),
                 .inputs = std::move(inputs),
                 .where = like.where,
-                .role = like.role},
-               results);
+                .marks = like.marks,
+                .role = like.role});
+}
+
+std::vector<ValueId> Graph::add(Node op) {
+    const std::vector<Type> results = runtime::infer({*op.op, op.attrs, types(op.inputs)});
+    return add(std::move(op), results);
 }
 
 std::vector<Type> Graph::types(std::span<const ValueId> ids) const {

@@ -89,8 +89,9 @@ public:
     ValueId add_constant(TensorRef tensor);
     // Adds a node; its outputs get the given types. Constants are kept on the host.
     std::vector<ValueId> add(Node node, std::span<const Type> outputs);
-    // Adds an op, whose results have the types that it infers. It has the line and the role of
-    // `like`, which it stands for.
+    // Adds an op, whose results have the types that it infers.
+    std::vector<ValueId> add(Node op);
+    // Adds an op that has the line, the marks and the role of `like`, which it stands for.
     std::vector<ValueId> add_op(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs,
                                 const Node& like);
     ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {

@@ -1,7 +1,6 @@
 #include "jit/graph_editor.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "jit/pipeline.h"
 #include "runtime/core/rematerializer.h"
@@ -14,14 +13,8 @@ namespace megjit::jit {
 using runtime::cat;
 using runtime::ErrorKind;
 using runtime::Tensors;
-using runtime::TraceLink;
 
 namespace {
-
-uint64_t next_id() {
-    static std::atomic<uint64_t> next{1};
-    return TraceLink::kEdited | next++;
-}
 
 std::string quoted(const EditedNode& node) {
     const std::string line = node.node.where.empty() ? "" : ", " + node.node.where;
@@ -42,7 +35,8 @@ void check_constant(const runtime::Tensor& tensor) {
 
 }  // namespace
 
-GraphEditor::GraphEditor(runtime::Device& device) : id_(next_id()), device_(device) {
+GraphEditor::GraphEditor(runtime::Device& device)
+    : GraphTracer(next_trace_id(runtime::TraceLink::kEdited)), device_(device) {
     runtime::add_edited_graph(id_, *this);
 }
 GraphEditor::~GraphEditor() { runtime::remove_edited_graph(id_); }
@@ -161,21 +155,16 @@ std::vector<ValueId> GraphEditor::add_model(const Model& model) {
 
 TensorRef GraphEditor::placeholder(ValueId value) const {
     const EditedValue& variable = this->value(value);
-    TensorRef tensor = runtime::make_placeholder(variable.type, *node(variable.producer).device);
-    tensor->trace = {id_, static_cast<uint32_t>(value)};
-    return tensor;
+    return GraphTracer::placeholder(value, variable.type, *node(variable.producer).device);
 }
 
-ValueId GraphEditor::id_of(const TensorRef& tensor) {
-    if (tensor->trace.session == id_) return static_cast<ValueId>(tensor->trace.value);
+ValueId GraphEditor::capture(const TensorRef& tensor) {
     if (!tensor->has_data())
         runtime::user_error(
             {.what = cat("network: an operand ", to_string(tensor->type()), " belongs to ",
                          tensor->trace.is_edited() ? "another network" : "a running trace"),
              .fix = "dump and load both into one network, or pass a value"});
-    if (auto found = constants_.find(tensor->id()); found != constants_.end()) return found->second;
-    return constants_[tensor->id()] =
-               add_constant(tensor, tensor->is_constant ? "const" : "param", !tensor->is_constant);
+    return add_constant(tensor, tensor->is_constant ? "const" : "param", !tensor->is_constant);
 }
 
 runtime::Results GraphEditor::on_op(const OpDef& op, const Attrs& attrs,
@@ -184,10 +173,8 @@ runtime::Results GraphEditor::on_op(const OpDef& op, const Attrs& attrs,
         runtime::user_error(
             {.what = cat("network: the shape of ", op.name, "'s result depends on values"),
              .why = "a graph has static shapes"});
-    std::vector<ValueId> ids;
-    for (const TensorRef& input : inputs) ids.push_back(id_of(input));
     runtime::Results results;
-    const std::vector<ValueId> made = add_op(op, attrs, std::move(ids));
+    const std::vector<ValueId> made = add_op(op, attrs, values_of(inputs));
     nodes_.back().node.where = runtime::user_line();
     for (ValueId id : made) results.push_back(placeholder(id));
     return results;

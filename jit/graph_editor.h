@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "jit/export.h"
-#include "runtime/eager/dispatch.h"
+#include "jit/graph_tracer.h"
 
 namespace megjit::jit {
 
@@ -31,12 +31,11 @@ struct EditedValue {
     std::string name = {};
 };
 
-class GraphEditor final : public runtime::Tracer {
+class GraphEditor final : public runtime::Tracer, private GraphTracer {
 public:
     // Variables say that they lie on `device`, unless they are told another one.
     explicit GraphEditor(runtime::Device& device = runtime::host_device());
     ~GraphEditor() override;
-    GraphEditor(const GraphEditor&) = delete;
 
     uint64_t id() const { return id_; }
 
@@ -99,7 +98,7 @@ private:
     Extract extract(std::span<const ValueId> of) const;
     std::string fresh_name(const std::string& base);
     std::vector<ValueId> append(EditedNode node, std::span<const Type> types);
-    ValueId id_of(const TensorRef& tensor);
+    ValueId capture(const TensorRef& tensor) override;
     std::vector<bool> ancestors(std::span<const ValueId> of) const;  // by node
     void promote_operands(NodeId node);
     void check_known(const EditedNode& node, BatchChange batch) const;
@@ -109,12 +108,10 @@ private:
     template <class Edit>
     void all_or_nothing(Edit&& edit, BatchChange batch = {});
 
-    uint64_t id_ = 0;
     runtime::Device& device_;
     std::vector<EditedNode> nodes_;
     std::vector<EditedValue> values_;
     std::vector<ValueId> outputs_;
-    std::unordered_map<uint64_t, ValueId> constants_;  // by tensor id
     std::unordered_map<std::string, int> names_;  // that were given, with the next suffix
 };
 

@@ -23,7 +23,7 @@ std::unordered_map<RecordId, std::string> gradient_names(const Record& record) {
 
 // The input of the step that the update holds if the call fails, or -1.
 int replaced_by(RecordId output, const Record& record, const Step& step) {
-    for (const Output& update : record.updates) {
+    for (const Output& update : record.outputs) {
         if (update.value != output) continue;
         const RecordId old = record.inputs[static_cast<size_t>(update.replaces)].value;
         const auto input = std::ranges::find(step.inputs, old, &Input::value);

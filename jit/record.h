@@ -20,7 +20,7 @@ inline constexpr uint32_t kNoSlot = UINT32_MAX;
 // What a record knows of a value of its graph beside the type and what computes it.
 struct RecordedValue {
     runtime::Device* device = nullptr;
-    uint32_t slot = kNoSlot;  // of a tensor from outside: index into Record::inputs
+    uint32_t slot = kNoSlot;  // of a tensor from outside: index into Step::inputs
     TensorRef tensor = {};  // of constants, and of what ops compute of constants alone
     bool is_output = false;  // alive when the call ended, or at a barrier: its data must be there
 };
@@ -41,17 +41,15 @@ struct Event {
                             // beside their operands
 };
 
-struct Record {
-    // Ops as they were called, and the names that the program has given. What comes from outside,
-    // and what is equal in every call (a Python number or array), is an input, whose slot is the
-    // value's number: it is no slot of a call.
-    Graph graph;
+// A step of the whole call. Its graph has ops as they were called, and the names that the program
+// has given. What comes from outside, and what is equal in every call (a Python number or array),
+// is an input of the graph, whose slot is the value's number. `inputs` are by slot of a call, the
+// arguments first; `outputs` say which values take the place of what a slot had.
+struct Record : Step {
     std::vector<RecordedValue> values;  // by value of the graph
     std::vector<RecordedBackward> backwards;
     std::vector<Event> events;
-    std::vector<Input> inputs;  // by slot, what came from outside: the arguments first
     std::vector<RecordId> results;  // what the body returned, flat; kept with capture_as_const only
-    std::vector<Output> updates;  // values that take the place of what a slot had
     bool needs_tapes = false;  // Python code runs in backward: it must run again in every call
     std::vector<uint32_t> segment_ends;  // by finished segment: number of nodes before its barrier
 

@@ -23,17 +23,20 @@ constexpr size_t kMostStaticBytes = 4096;
 
 Recorder::Recorder(TraceFunction& function, CallKey key, std::span<const TensorRef> arguments,
                    std::function<std::string()> where)
-    : Session(function, std::make_shared<Version>(), std::move(key), std::move(where)) {
+    : Session(function, std::make_shared<Version>(), std::move(key), std::move(where)),
+      GraphTracer(Session::id_) {
     version_->key = key_;
     version_->reason = function.reason_for(key_);
     function.lend_memory(*version_);
-    for (const TensorRef& argument : arguments) record_id_of(argument);
+    values_of(arguments);
     for (Input& input : record().inputs) input.kind = Input::Kind::argument;
     captures_ = function.options.capture_as_const;
 }
 
 Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
-    : Session(std::move(begun)), captures_(function_.options.capture_as_const) {
+    : Session(std::move(begun)),
+      GraphTracer(Session::id_),
+      captures_(function_.options.capture_as_const) {
     auto fresh = std::make_shared<Version>();
     fresh->record = version_->prefix(events);
     fresh->key = key_;
@@ -47,17 +50,14 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
         if (node.kind == NodeKind::op) continue;
         const RecordedValue& value = record()[node.outputs[0]];
         const TensorRef& tensor = value.slot == kNoSlot ? value.tensor : bound_[value.slot];
-        if (tensor) outside_ids_.emplace(tensor->id(), node.outputs[0]);
+        if (tensor) know(tensor, node.outputs[0]);
     }
     if (!function_.options.symbolic) compute_now(live_values());
 }
 
 // ---- ops
 
-RecordId Recorder::record_id_of(const TensorRef& tensor) {
-    if (is_placeholder(*tensor)) return RecordId{tensor->trace.value};
-    if (auto found = outside_ids_.find(tensor->id()); found != outside_ids_.end())
-        return found->second;
+RecordId Recorder::capture(const TensorRef& tensor) {
     if (tensor->trace.is_of_body())
         refuse(BodyRecorder::leak_of(*tensor, where_()), runtime::ErrorKind::runtime);
     if (is_excluded(tensor->id()) && notes().left_trace_at.empty())
@@ -81,7 +81,6 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     }
     rec.values.push_back(std::move(value));
     values_.emplace_back();
-    outside_ids_.emplace(tensor->id(), id);
     if (const auto found = computed_outside_.find(tensor->id()); found != computed_outside_.end())
         notes().computed_outside.emplace(id, found->second);
     return id;
@@ -95,23 +94,15 @@ Input::Kind Recorder::kind_of(const Tensor& tensor) const {
     return is_made_of_host_data(tensor) ? Input::Kind::constant : Input::Kind::captured;
 }
 
-// The op's results, with data where they are known already.
-Tensors Recorder::results_of(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
-                             runtime::Device& device, bool is_static) const {
-    Tensors outputs;
-    if (!function_.options.symbolic || is_static) {
-        outputs = runtime::compute(op, attrs, inputs, &device);
-        if (is_static) device.stream().synchronize();  // every later call uses it
-        for (TensorRef& output : outputs)
-            if (is_placeholder(*output) || output->is_constant || output->use_count() > 1)
-                output = runtime::make_tensor(output->type(), output->storage());
-        return outputs;
-    }
-    std::vector<Type> types;
-    for (const TensorRef& input : inputs) types.push_back(input->type());
-    for (const Type& type : runtime::infer({op, attrs, types}))
-        outputs.push_back(runtime::make_placeholder(type, device));
-    return outputs;
+// The op's results where they are known while recording.
+Tensors Recorder::computed(const Node& op, std::span<const TensorRef> inputs,
+                           runtime::Device& device, bool is_static) const {
+    Tensors results = runtime::compute(*op.op, op.attrs, inputs, &device);
+    if (is_static) device.stream().synchronize();  // every later call uses it
+    for (TensorRef& result : results)
+        if (is_placeholder(*result) || result->is_constant || result->use_count() > 1)
+            result = runtime::make_tensor(result->type(), result->storage());
+    return results;
 }
 
 std::vector<ExtentOf> Recorder::all_extents(RecordId value) const {
@@ -184,9 +175,9 @@ runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& 
     runtime::Results results = compute_outside(op, attrs, inputs, device);
     if (!captures_) return results;
     OutsideOp made{.op = &op, .attrs = attrs, .where = where_()};
-    for (const TensorRef& input : inputs) made.inputs.push_back(record_id_of(input));
+    made.inputs = values_of(inputs);
     if (!varies) {
-        for (const TensorRef& result : results) made.results.push_back(record_id_of(result));
+        made.results = values_of({results.begin(), results.size()});
         notes().constant_selections.push_back(std::move(made));
         return results;
     }
@@ -194,7 +185,7 @@ runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& 
     notes().outside_ops.push_back(std::move(made));
     for (size_t i = 0; i < results.size(); ++i) {
         computed_outside_.emplace(results[i]->id(), OutsideValue{index, static_cast<int>(i)});
-        record_id_of(results[i]);  // it may become a state that nobody reads
+        value_of(results[i]);  // it may become a state that nobody reads
     }
     return results;
 }
@@ -214,7 +205,7 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
     size_t small = 0;
     std::optional<OutsideValue> of_outside;
     for (const TensorRef& input : inputs) {
-        const RecordId id = record_id_of(input);
+        const RecordId id = value_of(input);
         if (const auto found = notes().computed_outside.find(id);
             found != notes().computed_outside.end())
             of_outside = OutsideValue{found->second.op};
@@ -223,38 +214,49 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
         small += input->type().bytes();
     }
     is_static = is_static && small <= kMostStaticBytes;
-    const Tensors outputs = results_of(op, attrs, inputs, device, is_static);
-    add(std::move(node), std::move(call), outputs, is_static);
+    const NodeId id{static_cast<uint32_t>(record().graph.nodes().size())};
+    runtime::Results outputs = add(std::move(node), inputs, device, is_static);
+    if (captures_) note_call(id, std::move(call), is_static);
     if (of_outside)
         for (const TensorRef& output : outputs)
             notes().computed_outside.emplace(RecordId{output->trace.value}, *of_outside);
     return outputs;
 }
 
-// Writes an op down, whose results these are; they stand for values of the record from here on.
-void Recorder::add(Node node, CallNotes call, const Tensors& results, bool is_static) {
+// Adds an op, whose results stand for values of the record from here on.
+runtime::Results Recorder::add(Node op, std::span<const TensorRef> inputs, runtime::Device& device,
+                               bool is_static) {
     Record& rec = record();
+    const bool is_computed = is_static || !function_.options.symbolic;
+    const Tensors results = is_computed ? computed(op, inputs, device, is_static) : Tensors();
     std::vector<Type> types;
     for (const TensorRef& result : results) types.push_back(result->type());
-    const NodeId id{static_cast<uint32_t>(rec.graph.nodes().size())};
-    const std::vector<RecordId> values = rec.graph.add(std::move(node), types);
-    for (size_t i = 0; i < results.size(); ++i) {
-        const TensorRef& result = results[i];
-        rec.values.push_back({.device = &result->device(),
-                              .tensor = is_static
-                                            ? runtime::make_tensor(types[i], result->storage())
-                                            : TensorRef{}});
-        values_.push_back(result);
-        result->trace = {id_, static_cast<uint32_t>(values[i])};
+    const std::vector<RecordId> values =
+        is_computed ? rec.graph.add(std::move(op), types) : rec.graph.add(std::move(op));
+    runtime::Results outputs;
+    for (size_t i = 0; i < values.size(); ++i) {
+        const Type& type = rec.graph.type(values[i]);
+        TensorRef output = is_computed ? results[i] : placeholder(values[i], type, device);
+        link(*output, values[i]);
+        rec.values.push_back(
+            {.device = &output->device(),
+             .tensor = is_static ? runtime::make_tensor(type, output->storage()) : TensorRef{}});
+        values_.push_back(output);
+        outputs.push_back(std::move(output));
     }
-    rec.events.push_back({EventKind::op, static_cast<uint32_t>(id)});
-    if (!captures_) return;
+    rec.events.push_back({EventKind::op, static_cast<uint32_t>(rec.graph.nodes().size()) - 1});
+    return outputs;
+}
+
+// What a dump needs to know of the call.
+void Recorder::note_call(NodeId node, CallNotes call, bool is_static) {
     if (is_static) {
         for (const GivenExtent& given : call.given) note_extent_reads(given.of);
-        if (const OfExtents of = of_extents(rec.graph.node(id)); !of.extents.empty())
-            for (const RecordId value : values) notes().of_extents.emplace(value, of);
+        const Node& op = record().graph.node(node);
+        if (const OfExtents of = of_extents(op); !of.extents.empty())
+            for (const RecordId value : op.outputs) notes().of_extents.emplace(value, of);
     }
-    notes().calls.emplace(id, std::move(call));
+    notes().calls.emplace(node, std::move(call));
 }
 
 void Recorder::note_variant(const std::string& what) {
@@ -265,10 +267,8 @@ std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
                                                 std::span<const TensorRef> dys,
                                                 std::span<const TensorRef> wanted,
                                                 const std::vector<std::string>& groups) {
-    RecordedBackward backward{.groups = groups};
-    for (const TensorRef& y : ys) backward.ys.push_back(record_id_of(y));
-    for (const TensorRef& dy : dys) backward.dys.push_back(record_id_of(dy));
-    for (const TensorRef& tensor : wanted) backward.wanted.push_back(record_id_of(tensor));
+    RecordedBackward backward{
+        .ys = values_of(ys), .dys = values_of(dys), .wanted = values_of(wanted), .groups = groups};
     Record& rec = record();
     const auto index = static_cast<uint32_t>(rec.backwards.size());
     open_backwards_.emplace_back(index, rec.inputs.size());
@@ -283,8 +283,7 @@ void Recorder::end_backward(std::span<const TensorRef> grads) {
     const auto [index, known_slots] = open_backwards_.back();
     open_backwards_.pop_back();
     RecordedBackward& backward = rec.backwards[index];
-    for (const TensorRef& grad : grads)
-        backward.grads.push_back(grad ? record_id_of(grad) : kNoValue);
+    for (const TensorRef& grad : grads) backward.grads.push_back(grad ? value_of(grad) : kNoValue);
     backward.end_event = static_cast<uint32_t>(rec.events.size());
     // Tensors that only backward reads cannot be bound again without running it.
     if (rec.inputs.size() != known_slots) rec.needs_tapes = true;
@@ -384,11 +383,6 @@ void Recorder::keep_captured() {
             input.held = bound_[slot];
 }
 
-std::optional<RecordId> Recorder::find(uint64_t tensor) const {
-    const auto found = outside_ids_.find(tensor);
-    return found == outside_ids_.end() ? std::nullopt : std::optional(found->second);
-}
-
 // Values that were computed of these tensors alone, while recording, follow from them in each call.
 void Recorder::make_varying(std::span<const uint64_t> tensors) {
     Record& rec = record();
@@ -425,7 +419,7 @@ void Recorder::order_slots() {
         bound_[slot] = std::move(ordered[slot].second);
         now[std::exchange(rec[rec.inputs[slot].value].slot, slot)] = static_cast<int>(slot);
     }
-    for (Output& update : rec.updates)
+    for (Output& update : rec.outputs)
         if (update.replaces >= 0) update.replaces = now[static_cast<size_t>(update.replaces)];
 }
 

@@ -2,14 +2,13 @@
 // placeholders without data until the call ends; else each op is computed at once as well.
 #pragma once
 
-#include <unordered_map>
 #include <unordered_set>
 
 #include "jit/session.h"
 
 namespace megjit::jit {
 
-class Recorder final : public Session {
+class Recorder final : public Session, private GraphTracer {
 public:
     Recorder(TraceFunction& function, CallKey key, std::span<const TensorRef> arguments,
              std::function<std::string()> where);
@@ -44,8 +43,7 @@ public:
     // It differs from call to call: no constant, whatever it is recorded for.
     void note_varying(const TensorRef& tensor) { varying_.insert(tensor->id()); }
     bool is_varying(uint64_t tensor) const { return varying_.contains(tensor); }
-    // The value that stands for a tensor from outside, by its id.
-    std::optional<RecordId> find(uint64_t tensor) const;
+    using GraphTracer::find;
     bool is_argument(RecordId value) const;
     // Constants that the body has rebound are none: each call brings another value. By ids, before
     // the call ends.
@@ -63,7 +61,7 @@ public:
         if (captures_ && is_of_outside(*tensor)) note_outside_read();
     }
     // A tensor from outside matters though no op may have read it.
-    RecordId note_outside(const TensorRef& tensor) { return record_id_of(tensor); }
+    RecordId note_outside(const TensorRef& tensor) { return value_of(tensor); }
     // Tensors whose ids lie between were made outside of the trace, by code that may read all.
     void note_excluded(uint64_t first, uint64_t behind);
     bool has_read(uint64_t tensor) const;  // the host, this one from outside
@@ -80,15 +78,16 @@ public:
 private:
     void complete() override;
     FileNotes& notes() const { return version_->notes; }
-    RecordId record_id_of(const TensorRef& tensor);
+    RecordId capture(const TensorRef& tensor) override;
     Input::Kind kind_of(const runtime::Tensor& tensor) const;
-    runtime::Tensors results_of(const OpDef& op, const Attrs& attrs,
-                                std::span<const TensorRef> inputs, runtime::Device& device,
-                                bool is_static) const;
+    runtime::Tensors computed(const Node& op, std::span<const TensorRef> inputs,
+                              runtime::Device& device, bool is_static) const;
     OfExtents of_extents(const Node& node) const;
     std::vector<ExtentOf> all_extents(RecordId value) const;
     void note_extent_reads(std::span<const ExtentOf> extents);
-    void add(Node node, CallNotes call, const runtime::Tensors& results, bool is_static);
+    runtime::Results add(Node op, std::span<const TensorRef> inputs, runtime::Device& device,
+                         bool is_static);
+    void note_call(NodeId node, CallNotes call, bool is_static);
     void check_device(const OpDef& op, const runtime::Device& device);
     void add_barrier();
     Marks* marks_of_producer(const TensorRef& tensor);
@@ -106,7 +105,6 @@ private:
                                             std::span<const TensorRef> inputs,
                                             runtime::Device& device);
 
-    std::unordered_map<uint64_t, RecordId> outside_ids_;  // tensor id -> value
     // Backward index, and slots known when it began.
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;
     std::unordered_set<uint64_t> varying_;  // tensor ids

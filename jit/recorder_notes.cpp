@@ -11,8 +11,7 @@ using runtime::cat;
 using runtime::Tensor;
 
 void Recorder::note_results(std::span<const TensorRef> results) {
-    record().results.clear();
-    for (const TensorRef& result : results) record().results.push_back(record_id_of(result));
+    record().results = values_of(results);
 }
 
 void Recorder::note_bound_anew(std::optional<RecordId> now, const std::string& name) {
@@ -36,7 +35,7 @@ const std::string& Recorder::name_of(uint64_t tensor) const {
 
 void Recorder::note_extents(const TensorRef& extents, const TensorRef& tensor) {
     if (captures_ && follows_from_arguments(tensor))
-        extents_.emplace(extents->id(), record_id_of(tensor));
+        extents_.emplace(extents->id(), value_of(tensor));
 }
 
 void Recorder::note_extent_reads(std::span<const ExtentOf> extents) {
@@ -48,7 +47,7 @@ void Recorder::note_extent_reads(std::span<const ExtentOf> extents) {
 void Recorder::note_extent_read(const TensorRef& tensor, int axis) {
     if (!captures_ || !follows_from_arguments(tensor)) return;
     if (is_of_outside(*tensor)) return note_outside_read();
-    const RecordId value = record_id_of(tensor);
+    const RecordId value = value_of(tensor);
     const ExtentOf one{value, axis};
     axis < 0 ? note_extent_reads(all_extents(value)) : note_extent_reads({&one, 1});
 }

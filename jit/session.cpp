@@ -1,7 +1,6 @@
 #include "jit/session.h"
 
 #include <algorithm>
-#include <atomic>
 #include <ranges>
 
 #include "jit/recorder.h"
@@ -15,15 +14,6 @@
 namespace megjit::jit {
 
 using runtime::Tensors;
-
-namespace {
-
-uint64_t next_session_id() {
-    static std::atomic<uint64_t> next{1};
-    return next++;
-}
-
-}  // namespace
 
 std::unique_ptr<Session> Session::begin(TraceFunction& function,
                                         std::span<const TensorRef> arguments,
@@ -43,7 +33,7 @@ Session::Session(TraceFunction& function, std::shared_ptr<Version> version, Call
       version_(std::move(version)),
       key_(std::move(key)),
       where_(std::move(where)),
-      id_(next_session_id()) {}
+      id_(next_trace_id()) {}
 
 void Session::begin_recompute() {
     if (recompute_.depth++) return;

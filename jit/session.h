@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "jit/graph_tracer.h"
 #include "jit/refusal.h"
 #include "jit/trace_function.h"
-#include "runtime/eager/dispatch.h"
 
 namespace megjit::jit {
 

@@ -90,8 +90,8 @@ std::vector<RecordId> Version::arguments() const {
 void Version::set_updates(std::vector<Output> updates) {
     Slot old;  // goes after the lock
     const std::lock_guard lock(mutex_);
-    if (updates == record.updates) return;
-    record.updates = std::move(updates);
+    if (updates == record.outputs) return;
+    record.outputs = std::move(updates);
     if (!slots_.empty()) old = std::exchange(slots_.back(), {});
     ++drops_;
 }

@@ -331,32 +331,16 @@ private:
 
     Graph& to() { return rewrite_.to; }
 
-    std::vector<ValueId> add(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs,
-                             const Node& like) {
-        Node node{.kind = NodeKind::op,
-                  .op = &op,
-                  .attrs = std::move(attrs),
-                  .inputs = std::move(inputs),
-                  .where = like.where,
-                  .marks = like.marks,
-                  .role = like.role};
-        const std::vector<Type> types = to().types(node.inputs);
-        const std::vector<Type> made = runtime::infer({op, node.attrs, types});
-        return to().add(std::move(node), made);
-    }
-    ValueId add_one(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        return add(op, std::move(inputs), std::move(attrs), like)[0];
-    }
     ValueId reshaped(ValueId x, const runtime::Shape& shape, const Node& like) {
         if (to().type(x).shape == shape) return x;
-        return add_one(ops::reshape(), {x}, {Ints(shape.begin(), shape.end())}, like);
+        return to().make(ops::reshape(), {x}, {Ints(shape.begin(), shape.end())}, like);
     }
     ValueId of_four_axes(ValueId x, const Node& like) {
         return reshaped(x, jit::of_four_axes(to().type(x).shape), like);
     }
     ValueId in_float32(ValueId x, const Node& like) {
         if (to().type(x).dtype == runtime::DType::f32) return x;
-        return add_one(ops::cast(), {x}, {std::string("float32")}, like);
+        return to().make(ops::cast(), {x}, {std::string("float32")}, like);
     }
     // The last two axes exchanged; a transpose of a transpose is one.
     ValueId turned(ValueId x, const Node& like) {
@@ -370,7 +354,7 @@ private:
             for (int64_t& axis : perm) axis = before[static_cast<size_t>(axis)];
             x = producer.inputs[0];
         }
-        return add_one(ops::transpose(), {x}, {perm}, like);
+        return to().make(ops::transpose(), {x}, {perm}, like);
     }
     void give(const Node& node, ValueId value) {
         rewrite_.replace(node.outputs[0],
@@ -389,15 +373,15 @@ private:
             if (!mask.keeps) {
                 const ValueId added = of_scores(mask.value, like);
                 operands.push_back(added);
-                if (hidden) hidden = add_one(ops::add(), {*hidden, added}, {}, like);
+                if (hidden) hidden = to().make(ops::add(), {*hidden, added}, {}, like);
                 continue;
             }
             const ValueId value = of_four_axes(rewrite_.map(mask.value), like),
                           other = of_scores(mask.other, like),
-                          stays =
-                              *mask.keeps ? value : add_one(ops::logical_not(), {value}, {}, like);
-            hidden = hidden ? add_one(ops::where(), {stays, *hidden, other}, {}, like) : other;
-            seen = seen ? add_one(ops::logical_and(), {*seen, stays}, {}, like) : stays;
+                          stays = *mask.keeps ? value
+                                              : to().make(ops::logical_not(), {value}, {}, like);
+            hidden = hidden ? to().make(ops::where(), {stays, *hidden, other}, {}, like) : other;
+            seen = seen ? to().make(ops::logical_and(), {*seen, stays}, {}, like) : stays;
         }
         if (seen) operands.insert(operands.end(), {*seen, *hidden});
     }
@@ -410,7 +394,7 @@ private:
         add_masks(a, made.operands);
         if (a.random_key) made.operands.push_back(rewrite_.map(*a.random_key));
         const std::vector<ValueId> results =
-            add(ops::attention(), made.operands, attrs_of(a), like);
+            to().add_op(ops::attention(), made.operands, attrs_of(a), like);
         made.y = results[0], made.lse = results[1];
         give(like, made.y);
     }
@@ -418,7 +402,7 @@ private:
         std::vector<ValueId> inputs(made.operands.begin(), made.operands.begin() + 3);
         inputs.insert(inputs.end(), {made.y, made.lse, of_four_axes(rewrite_.map(a.dy), *a.begin)});
         inputs.insert(inputs.end(), made.operands.begin() + 3, made.operands.end());
-        made.grads = add(ops::attention_grad(), std::move(inputs), attrs_of(a), *a.begin);
+        made.grads = to().add_op(ops::attention_grad(), std::move(inputs), attrs_of(a), *a.begin);
     }
 
     Rewriter rewrite_;

@@ -3,7 +3,7 @@
 // few long rows, which the eager kernel shares among threads better). One that goes step by step
 // (OpDef::loop) becomes a scan. What the device may compute as a whole (steps behind a product,
 // attention, on a host recurrent layers) stays so, but where it refuses.
-#include "jit/graph_writer.h"
+#include "jit/graph_tracer.h"
 #include "jit/ops/control_flow.h"
 #include "jit/passes/passes.h"
 #include "runtime/eager/dispatch.h"
@@ -30,8 +30,7 @@ bool expand_node(const Node& node, Rewriter& rewrite, bool splits_products) {
     if (is_whole && !splits_products) return false;
     const runtime::WithoutTapes quiet;
     GraphWriter writer(rewrite.to, node);
-    runtime::Tensors inputs;
-    for (ValueId input : node.inputs) inputs.push_back(writer.placeholder(rewrite.map(input)));
+    const runtime::Tensors inputs = writer.operands(rewrite.map(node.inputs));
     const runtime::Tensors outputs =
         node.op->loop ? scan(call, inputs) : node.op->expand(call, inputs);
     for (size_t i = 0; i < outputs.size(); ++i)
