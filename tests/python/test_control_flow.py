@@ -284,6 +284,34 @@ def test_what_a_scan_reads_without_effect_has_gradient_zeros(options):
     assert dp.tolist() == [0, 0, 0]
 
 
+WITHOUT_EFFECT = {
+    "a row of scan": lambda x: F.scan(lambda c, r: (c + r, c), F.zeros(3), x.reshape(1, 3))[1],
+    "rows that scan never reads": lambda x: F.scan(lambda c, r: (c * 2, None), F.ones(3), x)[0],
+    "a carry that scan replaces": lambda x: F.scan(lambda c, r: (F.ones(3) * r, None), x, F.ones(2))[0],
+    "a carry that while_loop replaces": lambda x: F.while_loop(lambda v: v[1] < 2, lambda v: (F.ones(3), v[1] + 1), (x, 0), max_trips=3)[0],
+    "a carry that no trip replaces": lambda x: F.while_loop(lambda v: v[0].sum() > 1e9, lambda v: (v[0], v[1] * 2), (F.ones(3), x), max_trips=3)[0],
+}
+
+
+@ways
+@pytest.mark.parametrize("what", WITHOUT_EFFECT)
+def test_what_has_no_effect_on_a_loop_has_gradient_zeros(what, options):
+    (dx,) = check(lambda x: gradients(WITHOUT_EFFECT[what], x, loss=lambda result: result.sum()), normal(3), options=options)
+    assert dx.tolist() == [0, 0, 0]
+
+
+def test_a_scan_leaves_behind_what_a_trip_gave():
+    x, seen = tensor(normal(2, 3)), []
+
+    def body(c, r):
+        seen.append(c + r)
+        return seen[-1], None
+
+    with GradManager().attach([x]) as gm:
+        gm.backward(F.scan(body, F.zeros(3), x)[0].sum())
+    np.testing.assert_allclose(seen[-1].numpy(), x.numpy().sum(0), rtol=1e-6)
+
+
 def test_a_loop_of_no_trip_gives_zeros_to_what_it_reads():
     x, b = tensor(normal(3)), Parameter(normal(3))
     with GradManager().attach([x, b]) as gm:

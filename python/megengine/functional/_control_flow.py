@@ -206,6 +206,11 @@ def _pair(result: Any) -> tuple[Any, Any]:
 def _scan_in_python(
     f: Callable[..., Any], carry: _Tree, slices: _Tree, trips: int, reverse: bool
 ) -> tuple[Any, Any]:
+    read = carry.leaves + slices.leaves
+    if _core.records_gradients():  # before it runs, so that what the body leaves behind is what a trip gave
+        read = read + _read_by("the body of scan", lambda body: f(
+            carry.filled([body.input(leaf) for leaf in carry.leaves]), slices.filled([body.element(leaf) for leaf in slices.leaves])
+        ))  # fmt: skip
     leaves, rows = carry.leaves, []
     trees: list[_Tree] = []
     for i in reversed(range(trips)) if reverse else range(trips):
@@ -216,9 +221,6 @@ def _scan_in_python(
         rows.append(trees[0].leaves_of(y, "comes back"))
     columns = [stack(list(column)) for column in zip(*(reversed(rows) if reverse else rows), strict=True)]
     if _core.records_gradients():
-        read = _read_by("the body of scan", lambda body: f(
-            carry.filled([body.input(leaf) for leaf in carry.leaves]), slices.filled([body.element(leaf) for leaf in slices.leaves])
-        ))  # fmt: skip
         both = _with_zeros_for(read, leaves + columns)
         leaves, columns = both[: len(leaves)], both[len(leaves) :]
     return carry.filled(_as_results(leaves)), trees[0].filled(columns)
@@ -295,9 +297,9 @@ def while_loop(
         leaves, trips = carry.leaves, 0
         while trips != max_trips and condition(carry.filled(leaves)):
             leaves, trips = trip(carry.filled(leaves)), trips + 1
-        if max_trips and not trips and _core.records_gradients():
-            read = _read_by("the body of while_loop", lambda body: trip(carry.filled([body.input(leaf) for leaf in carry.leaves])))
-            leaves = _with_zeros_for(read, leaves)
+        if max_trips and _core.records_gradients():
+            read = [] if trips else _read_by("the body of while_loop", lambda body: trip(carry.filled([body.input(leaf) for leaf in carry.leaves])))
+            leaves = _with_zeros_for(carry.leaves + read, leaves)
         return carry.filled(_as_results(leaves))
     if max_trips is not None:
         return carry.filled(_bounded_loop(condition, trip, carry, max_trips))
@@ -342,6 +344,7 @@ def _read_by(what: str, function: Callable[[_core.BodyRecorder], object]) -> lis
 
 def _with_zeros_for(read: list[Tensor], results: list[Tensor]) -> list[Tensor]:
     """The results, as if they depended on ``read`` with gradients of zeros: as in a trace."""
+    read = [each for each in read if "float" in each.dtype.name]
 
     def backward(gradients: list[Tensor | None]) -> list[Tensor | None]:
         zeros = [ops.full(shape=each._tuple_shape, value=0.0, dtype=each.dtype.name, device=each) for each in read]
