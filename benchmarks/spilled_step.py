@@ -4,8 +4,8 @@
     python benchmarks/spilled_step.py medium
 
 The second line is the step without a limit. What the process takes at most, interpreter and libraries included, is told
-for each step by itself: in the first one parameters and states lie in memory, where the program has made them, until they
-are written to the file. So a control group's bound (memory.max) has to have room for them, or comes after that step.
+for each step by itself: in the first one parameters lie in memory, where the program has made them, until they are written
+to the file. So a control group's bound (memory.max) has to have room for them.
 """
 
 import argparse
