@@ -149,7 +149,7 @@ private:
                    "a file would read the first value in each run: its states are tensors that are "
                    "written into",
                    "write into the tensor, as in state[...] = value, or return the new value");
-        if (!options_.allows_effects && !notes_.outside_read_at.empty())
+        if (!notes_.outside_read_at.empty())
             refuse(cat("takes, at ", notes_.outside_read_at,
                        ", how much it has selected for a number"),
                    "the file would hold that of the recorded call", kSelectOutside);

@@ -304,9 +304,7 @@ void Recorder::on_read(Tensor& tensor) {
     if (is_of_outside(tensor)) note_outside_read();
     if (!is_placeholder(tensor)) {
         if (const auto extents = extents_.find(tensor.id()); extents != extents_.end())
-            notes().computed_outside.contains(extents->second)
-                ? note_outside_read()
-                : note_extent_reads(all_extents(extents->second));
+            note_extent_reads(all_extents(extents->second));
         return;
     }
     const RecordId id{tensor.trace.value};

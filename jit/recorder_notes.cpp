@@ -41,7 +41,9 @@ void Recorder::note_extents(const TensorRef& extents, const TensorRef& tensor) {
 void Recorder::note_extent_reads(std::span<const ExtentOf> extents) {
     if (gives_extents || extents.empty()) return;
     const std::string where = where_();
-    for (const ExtentOf& of : extents) notes().extent_reads.push_back({of, where});
+    for (const ExtentOf& of : extents)
+        if (notes().computed_outside.contains(of.value)) note_outside_read();
+        else notes().extent_reads.push_back({of, where});
 }
 
 void Recorder::note_extent_read(const TensorRef& tensor, int axis) {

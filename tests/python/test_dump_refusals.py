@@ -64,6 +64,45 @@ def test_a_selection_that_no_result_reads_is_no_matter():
     np.testing.assert_array_equal(next(iter(model.run(Tensor([5.0, 6.0])).values())), [10, 12])
 
 
+# How many elements a function has selected, as a number.
+COUNTS = {
+    "shape[0]": lambda v: v.shape[0],
+    "int": lambda v: int(v.shape[0]),
+    "float": lambda v: float(v.shape[0]),
+    "len": len,
+    "size": lambda v: v.size,
+    "a tuple": lambda v: tuple(v.shape)[0],
+    "a range": lambda v: len(range(v.shape[0])),
+    "an array": lambda v: float(np.asarray(v.shape).sum()),
+    "its array's": lambda v: v.numpy().shape[0],
+    "a list": lambda v: len(v.tolist()),
+    "its rows": lambda v: sum(1 for _ in v),
+    "a tensor": lambda v: Tensor(v.shape[0]),
+    "ones": lambda v: F.ones(v.shape[0]).sum(),
+    "ones by an int": lambda v: F.ones(int(v.shape[0])).sum(),
+    "arange": lambda v: F.arange(v.shape[0]).sum(),
+    "of another shape": lambda v: v.reshape(-1, 1).shape[0],
+    "of what follows": lambda v: int((v + 1).shape[0]),
+}
+SELECTIONS = {"cond_take": lambda a: F.cond_take(a > 0, a)[0], "a mask": lambda a: a[a > 0], "non_zero": lambda a: F.non_zero(a > 0)[:, 0], "unique": F.unique}
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("select", SELECTIONS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_how_many_are_selected_is_never_what_it_was_in_the_recording(count, select, symbolic):
+    def fn(a):
+        return a * COUNTS[count](SELECTIONS[select](a))
+
+    other = np.float32([-1, -1, 2, -1])
+    try:
+        model = dumped(fn, Tensor([1.0, -1.0, 2.0, 3.0]), symbolic=symbolic)
+    except RuntimeError as error:
+        assert str(error).startswith("dump: the function ") and "test_dump_refusals.py:" in str(error)
+        return
+    np.testing.assert_array_equal(next(iter(model.run(other).values())), fn(Tensor(other)).numpy())
+
+
 def test_one_tensor_as_two_arguments():
     x = Tensor([1.0])
     with pytest.raises(RuntimeError, match="recorded with one tensor as arg_0 and arg_1"):

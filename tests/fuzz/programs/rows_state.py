@@ -116,7 +116,7 @@ HOST = statements(
     "{v} = {rows} * F.linspace(0, 1, 4).detach()",
     "{v} = {single} * mge.tensor({any}.shape)[0]",
     "{v} = {single} * mge.Tensor({any}.shape[0])",
-    "{v} = {single} * {any}.shape[0]",
+    "{v} = {single}.astype('float32') * {any}.shape[0]",  # in a trace a half would become float32, as in MegEngine
     "{v} = {single} + F.full({single}.shape, 2.0)",
     "{v} = {single} * mge.tensor(F.ones(1) * 0.5)",
 )

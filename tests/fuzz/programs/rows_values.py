@@ -176,7 +176,7 @@ SHAPES = rows(
     ("{any}[..., 1::2]", "{any}[..., 1::2]"),
     ("F.swapaxes({any}, 0, {any}.ndim - 1)", "np.swapaxes({any}, 0, {any}.ndim - 1)"),
     ("{any}[: {any}.shape[0] // 2]", "{any}[: {any}.shape[0] // 2]"),
-    ("{single} / {single}.shape[0]", "{single} / {single}.shape[0]"),
+    ("{single}.astype('float32') / {single}.shape[0]", "{single} / {single}.shape[0]"),
     ("F.sum({single}, axis=0) / len({single})", ""),
     ("{single} * F.arange({single}.shape[-1])", "{single} * np.arange({single}.shape[-1])"),
     ("{single} + F.ones({single}.shape)", "{single} + 1"),

@@ -275,6 +275,13 @@ def test_every_value_has_a_type():
     assert {node.output[0] for node in graph.node if node.op_type not in ("Mul", "Constant")} <= known
 
 
+@pytest.mark.parametrize("count", [lambda v: v.shape[0], lambda v: int(v.shape[0]), len, lambda v: v.size, lambda v: v.reshape(-1, 1).shape[0], lambda v: mge.Tensor(v.shape[0])])
+@pytest.mark.parametrize("select", [lambda a: F.cond_take(a > 0, a)[0], lambda a: a[a > 0], F.unique])
+def test_how_many_are_selected_is_no_number_of_a_file(select, count):
+    with pytest.raises(RuntimeError, match=r"test_export\.py:\d+"):
+        export(lambda a: a * count(select(a)), mge.tensor([1.0, -1.0, 2.0, 3.0]))
+
+
 def test_arguments_that_are_no_tensors_are_fixed():
     proto = export(lambda x, times: x * times, (mge.Tensor(X), 3))
     np.testing.assert_array_equal(run(proto, X)[0], X * 3)
