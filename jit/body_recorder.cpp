@@ -104,9 +104,10 @@ void BodyRecorder::on_read(runtime::Tensor& tensor) {
 
 runtime::Message BodyRecorder::leak_of(const runtime::Tensor& tensor, std::string where) {
     return {.what = cat("a ", to_string(tensor.type()),
-                        " tensor that the body of a loop computes is used outside of it"),
-            .why = "the body is recorded once, and this is none of its results",
-            .fix = "return it: as a carry, or to be stacked",
+                        " tensor that the body of a loop, or a branch of cond, computes is used "
+                        "outside of it"),
+            .why = "it is recorded once, and this is none of its results",
+            .fix = "return it: from a loop as a carry or to be stacked, from a branch as a result",
             .at = std::move(where)};
 }
 

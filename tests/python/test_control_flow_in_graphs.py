@@ -220,6 +220,12 @@ def leak(x):
     return last + seen[0]
 
 
+def leak_of_a_branch(x):
+    seen = []
+    last = F.cond(x.sum() > 0, lambda: seen.append(x * 2) or x, lambda: -x)
+    return last + seen[0]
+
+
 def custom(x):
     with GradManager().attach([x]) as gm:
         gm.backward(F.scan(lambda c, x: (Doubled()(c) + x, None), x[0], x)[0].sum())
@@ -246,7 +252,8 @@ REFUSED = [
      ValueError, "the shape of mask_select's result depends on values", "recorded once", "F.where", False),
     (lambda x: F.scan(lambda c, row: (c + x.__iadd__(1)[0], None), x[0], x),
      RuntimeError, r"the body of scan updates a f32\[3, 2\] tensor from outside in place", "recorded once", "the carry", False),
-    (leak, RuntimeError, "computes is used outside of it", "none of its results", "as a carry", False),
+    (leak, RuntimeError, "the body of a loop, or a branch of cond, computes is used outside of it", "none of its results", "from a loop as a carry", False),
+    (leak_of_a_branch, RuntimeError, "a branch of cond, computes is used outside of it", "none of its results", "from a branch as a result", False),
     (custom, RuntimeError, "its backward would be lost in the body of scan", "from its operations", "outside", False),
 ]  # fmt: skip
 
