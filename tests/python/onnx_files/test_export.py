@@ -282,6 +282,14 @@ def test_how_many_are_selected_is_no_number_of_a_file(select, count):
         export(lambda a: a * count(select(a)), mge.tensor([1.0, -1.0, 2.0, 3.0]))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32"])
+@pytest.mark.parametrize("axes", [None, 0, 1])
+def test_sums_of_integers_wrap(dtype, axes):
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x = np.array([[least, most], [least, 5]], dtype)
+    agrees(lambda a: F.sum(a, axis=axes), x)
+
+
 def test_arguments_that_are_no_tensors_are_fixed():
     proto = export(lambda x, times: x * times, (mge.Tensor(X), 3))
     np.testing.assert_array_equal(run(proto, X)[0], X * 3)
