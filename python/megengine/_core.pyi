@@ -237,6 +237,11 @@ def _set_operator_cast(arg: object, /) -> None: ...
 def apply_const(value: object, dtype: object = None) -> _Tensor:
     """A Tensor that a trace bakes in: its value must be equal in every call."""
 
+def zeros(shape: tuple[int, ...], dtype: object, device: str) -> _Tensor:
+    """
+    Zeros; on the host large ones take memory from the first time that somebody reads them.
+    """
+
 def are_tensors(values: tuple[object, ...], bare: bool = False) -> bool:
     """
     Whether all are Tensors; bare: and no more, of no class and without attributes of their own.
