@@ -266,6 +266,7 @@ def gradient(x, dy):
     return x.grad
 
 
+mge.random.seed(1)  # some weights hardly let a state through
 STATE, CELL, LSTM = Tensor(RNG.rand(3, 3).astype(np.float32)), M.RNNCell(3, 3), M.LSTM(3, 3)
 # Ways to read a tensor from outside; some call no operation of Python's with it.
 WAYS = {
