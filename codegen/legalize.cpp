@@ -29,7 +29,7 @@ struct Reader {
         return is(id, op) && arg(id, 0) == a && is_number(arg(id, 1), bits);
     }
 
-    // Is it neither 0 nor -1? So it is a number, or `b == 0 | b == -1 ? 1 : b`.
+    // Is the value known to be neither 0 nor -1: a number, or `b == 0 | b == -1 ? 1 : b`?
     bool divides(int id) const {
         if (is(id, ScalarOp::constant)) return program[id].bits != 0 && program[id].bits != ~0u;
         if (!is(id, ScalarOp::select) || !is(arg(id, 0), ScalarOp::bit_or)) return false;
@@ -37,7 +37,7 @@ struct Reader {
         return is_number(arg(id, 1), 1) && compares(arg(special, 0), ScalarOp::eq, b, 0) &&
                compares(arg(special, 1), ScalarOp::eq, b, ~0u);
     }
-    // Does the integer hold it? So it is `-2^31 <= a & a < 2^31 ? a : 0`.
+    // Is the value known to fit the integer: `-2^31 <= a & a < 2^31 ? a : 0`?
     bool is_in_range(int id, ScalarType integer) const {
         const double limit = integer == ScalarType::i64 ? 0x1p63 : 0x1p31;
         const auto bits = [&](double value) {
@@ -51,7 +51,7 @@ struct Reader {
                arg(least, 1) == a && compares(arg(fits, 1), ScalarOp::lt, a, bits(limit)) &&
                is_number(arg(id, 2), 0);
     }
-    // Is it less than the number of bits? So it is a number, or `n & 31`.
+    // Is the value known to be less than the number of bits: a number, or `n & 31`?
     bool is_shift(int id) const {
         const auto bits = static_cast<uint64_t>(bits_in(type(id)));
         return is(id, ScalarOp::constant)

@@ -30,7 +30,7 @@ struct RematSearch {
 // std::invalid_argument when a value is read before it is written, or written twice.
 std::vector<RematPlan> rematerialize(const RematProblem& problem, const RematSearch& search = {});
 
-// The plain order; only what makes values that must be dropped runs again.
+// The plain order, where only steps run again whose results must be dropped.
 RematPlan plain_plan(const RematProblem& problem);
 
 // The smallest plan in the given order that the search finds on a straight way down, and that costs

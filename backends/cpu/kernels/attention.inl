@@ -112,7 +112,7 @@ struct Scores {
             dots_of_rows<1>(q, k + j * shape.width, shape.width, shape.scale, s + j);
     }
     void compute(const float* turned_queries, float* s) const {
-        if (shape.is_one(block.count)) {  // as forward does, for the same bits
+        if (shape.is_one(block.count)) {  // computed as in forward, for the same bits
             float one[kKeys];
             compute_one(one);
             std::fill_n(s, keys * wide, 0.0f);
@@ -344,7 +344,7 @@ void attend_grad(const AttentionShape& shape, const AttentionHead& head,
     const float *const q = head.q + block.query * width, *const dy =
                                                              grads.dy + block.query * columns;
     float lse[kQueries] = {}, rest[kQueries] = {}, dot[kQueries] = {};
-    bool reaches_hidden_keys = false;  // a NaN does
+    bool reaches_hidden_keys = false;  // a NaN reaches them
     for (int64_t i = 0; i < block.count; ++i) {
         lse[i] = grads.lse[block.query + i];
         if (grads.rest) rest[i] = grads.rest[block.query + i];

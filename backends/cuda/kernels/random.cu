@@ -7,7 +7,7 @@ struct alignas(16) Four {
     float at[4];
 };
 
-// Has a thread for each block of four words. The last block may be cut off.
+// Each block of four words has a thread. The last block may be cut off.
 template <class Make>
 __device__ __forceinline__ void over_blocks(INDEX n, const i32* key, float* y, const Make& make) {
     const Philox g = Philox::from_key(key);
@@ -45,7 +45,7 @@ extern "C" __global__ void dropout_mask(INDEX n, u32 threshold, float kept, cons
     });
 }
 
-// Has a thread for each element, which draws from a stream of its own.
+// Each element has a thread, which draws from a stream of its own.
 #define MEGJIT_DRAW(name, parameters, number)                                           \
     extern "C" __global__ void name parameters {                                        \
         const Philox g = Philox::from_key(key);                                         \
