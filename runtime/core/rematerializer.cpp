@@ -279,7 +279,7 @@ void Rematerializer::make_source(Lineage& lineage) {
     policy_->cut(lineage.id);
     lineage.depth = 0;
     const Ref<LineageCall> call =
-        std::exchange(lineage.call, {});  // released last: its end may end values that precede this one
+        std::exchange(lineage.call, {});  // released last: its end may end values before this one
 }
 
 void Rematerializer::on_drop(Storage& storage) {
