@@ -10,8 +10,8 @@
 namespace megjit::jit {
 namespace {
 
-constexpr size_t kLeastBytes = size_t{1} << 20;  // of a value: less stays in the cache
-constexpr size_t kMostNodes = 16;  // that one kernel repeats of another
+constexpr size_t kLeastBytes = size_t{1} << 20;  // a value of fewer bytes stays in the cache
+constexpr size_t kMostNodes = 16;  // a kernel repeats no more nodes of another
 
 class Repeater {
 public:

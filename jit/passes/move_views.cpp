@@ -3,7 +3,7 @@
 // it:
 //   1. up, in front of element-wise ops that only it reads and that take what no kernel makes (a
 //      product, an input): cast -> reshape -> softmax becomes reshape -> cast -> softmax;
-//   2. else down, behind element-wise ops of its result that no kernel reads (a gradient's cast for
+//   2. else down, after element-wise ops of its result that no kernel reads (a gradient's cast for
 //      the products that take it).
 // Reshapes of row-major values cost nothing.
 #include <algorithm>
@@ -117,7 +117,7 @@ private:
                 way_[id] = Way::down;
         }
     }
-    // The one operand that is no single number.
+    // Returns the one operand that is no single number.
     std::optional<ValueId> operand(const Node& node) const {
         std::optional<ValueId> found;
         for (ValueId input : node.inputs) {

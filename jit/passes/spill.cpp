@@ -53,8 +53,8 @@ void read_operands_alone(RecomputeProblem& problem) {
     }
 }
 
-// Steps that make what replaces an input, and small values that serve them alone, run as early as
-// what they read is there: a step of training trains each layer in its backward pass, where
+// Steps that make results which replace inputs, and small values that serve them alone, run as soon
+// as their operands exist: a step of training trains each layer in its backward pass, where
 // transfers of parameters and states pass beside products. Otherwise they would all wait at the
 // end, where nothing else is left to run.
 class EarlyUpdates {
@@ -113,7 +113,7 @@ private:
         return is_read;
     }
 
-    // And what waits for it alone.
+    // Places the step, then the early steps that wait for it alone.
     void place(uint32_t step) {
         size_t next = order_.size();
         for (order_.push_back(step); next < order_.size(); ++next)
