@@ -47,7 +47,7 @@ public:
     size_t state(std::string_view name) const;
     TensorRef value(size_t state);
     void set(size_t state, const TensorRef& value);  // copies it; UserError for another type
-    std::vector<jit::State> states_on_host();  // as they are now, row-major
+    std::vector<jit::State> states_on_host();  // their present values, row-major
 
     // Makes its states constants, as they are now. UserError like that of jit::without_states.
     jit::Model without_states(std::string_view function);
@@ -85,7 +85,7 @@ private:
     runtime::Turn turn_{"a run that changes a model's state"};  // its holder has the values
 };
 
-// UserError (runtime) where it cannot be read.
+// UserError (runtime) where the file cannot be read.
 std::shared_ptr<File> read_model(const std::filesystem::path& path);
 
 }  // namespace megjit::api

@@ -81,8 +81,8 @@ private:
         const bool grows_columns = shape[last] != extents[1],
                    grows_rows = shape[last - 1] != extents[0];
         if (!grows_columns && !grows_rows) return rewrite_.map(value);
-        // Where a reshape keeps the columns, its operand is padded instead: others read that,
-        // too.
+        // Where a reshape keeps the columns, its operand is padded instead: others read that
+        // operand, too.
         if (node.op == &ops::reshape() && !grows_rows) {
             const runtime::Shape& shown = rewrite_.from.type(node.inputs[0]).shape;
             if (shown.rank() > 1 && shown[shown.rank() - 1] == shape[last]) {

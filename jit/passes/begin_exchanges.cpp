@@ -60,9 +60,9 @@ private:
 
     const Graph& graph_;
     Rewriter rewrite_;
-    std::vector<bool> is_there_;  // in the new graph, by old value
-    std::vector<const Node*> exchanges_;  // in their order
-    size_t next_ = 0, reached_ = 0;  // of these
+    std::vector<bool> is_there_;  // by old value: the new graph has it
+    std::vector<const Node*> exchanges_;  // in the program's order
+    size_t next_ = 0, reached_ = 0;  // places in exchanges_
     std::vector<const Node*> late_;
 };
 

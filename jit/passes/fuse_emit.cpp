@@ -332,7 +332,7 @@ private:
     const Group& group_;
     int id_;
     Rewriter& rewrite_;
-    std::vector<int> axes_;  // of the group's shape, in the order of the kernel's space
+    std::vector<int> axes_;  // axes of the group's shape, in the kernel's order
     size_t kept_ = 0;
     KernelSpec spec_;
     std::vector<ValueId> sources_;  // by input
@@ -364,7 +364,7 @@ struct Item {
     NodeId node = {};
 };
 
-// In recorded order; a group stands at its position.
+// Lists items in recorded order; a group stands at its position.
 std::vector<Item> items_of(const Grouping& grouping) {
     std::vector<Item> items;
     for (size_t id = 0; id < grouping.graph.nodes().size(); ++id) {

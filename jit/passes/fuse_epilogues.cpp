@@ -174,7 +174,7 @@ private:
                runtime::have_aligned_rows({&rewrite_.from.type(product.outputs[0]), 1});
     }
 
-    // Which step adds `other`.
+    // Says which step adds `other`.
     std::optional<EpilogueKind> addition_of(const Node& product, const Type& type,
                                             ValueId other) const {
         const Type& its = rewrite_.from.type(other);

@@ -35,7 +35,7 @@ private:
                grouping_.form_of[at(maker(value))] == Form::element;
     }
 
-    // By the group that makes it and the one that reads it: each value that groups alone read.
+    // Finds, by maker and reader, each value that groups alone read.
     void find_values() {
         std::map<ValueId, std::set<int>> readers;
         for (size_t id = 0; id < graph_.nodes().size(); ++id)

@@ -70,7 +70,7 @@ private:
     }
 
     // One look for each op, so that none is kept alive for a later one; of exchanges with other
-    // processes behind the last one's number, so that none is waited for before.
+    // processes after the last one's number, so that none is waited for before.
     void look_behind(const Node& check) {
         std::vector<ValueId> behind{rewrite_.map(check.outputs.back())};
         if (has_failed_) behind.push_back(*has_failed_);

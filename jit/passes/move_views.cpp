@@ -78,7 +78,7 @@ private:
     // Rule 1: trees of ops whose root a reshape reads.
     void choose_up() {
         const size_t count = graph_.nodes().size();
-        std::vector<bool> can_move(count);  // with all of the tree behind it
+        std::vector<bool> can_move(count);  // the node, with all of the tree that it reads
         for (size_t id = 0; id < count; ++id) {
             const Node& node = graph_.nodes()[id];
             can_move[id] = has_one_shape(node) && only_reader(node) &&
@@ -99,7 +99,7 @@ private:
     // Rule 2.
     void choose_down() {
         const size_t count = graph_.nodes().size();
-        std::vector<bool> can_move(count);  // with all that a kernel reads before it
+        std::vector<bool> can_move(count);  // the node, with all its readers in kernels
         for (size_t id = count; id-- > 0;) {
             const Node& node = graph_.nodes()[id];
             can_move[id] = way_[id] == Way::stays && has_one_shape(node) && operand(node) &&

@@ -96,7 +96,7 @@ Graph prefetch(Graph graph, const PipelineOptions&) {
     if (graph.device().is_host()) return graph;  // spill has placed them
     const std::vector<Node>& nodes = graph.nodes();
     const auto is_fetch = [&](size_t i) { return nodes[i].op == &from_host(); };
-    std::map<ValueId, size_t> maker, reader;  // of host copies; the first, of what came back
+    std::map<ValueId, size_t> maker, reader;  // nodes that copy a value, or read it first
     std::vector<size_t> fetches;  // in the order of their readers
     for (size_t i = 0; i < nodes.size(); ++i) {
         if (is_host_copy(nodes[i])) maker[nodes[i].outputs[0]] = i;

@@ -245,7 +245,7 @@ private:
         for (size_t i = 0; i < given.size(); ++i) take_over(rewrite, given[i], i);
     }
 
-    // The value of the old graph that is result i of the scan.
+    // Returns the value of the old graph that is result i of the scan.
     void take_over(Rewriter& rewrite, ValueId result, size_t i) {
         const bool is_sum = i < sums_.size();
         const ValueId old = is_sum ? sums_[i] : stacked_[i - sums_.size()];

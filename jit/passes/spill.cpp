@@ -28,7 +28,7 @@ std::vector<std::pair<ValueId, ValueId>> replaced_inputs(const Graph& graph, con
     std::map<int, ValueId> inputs;
     for (const Node& node : graph.nodes())
         if (node.kind == NodeKind::input) inputs[node.slot] = node.outputs[0];
-    std::map<ValueId, int> given;  // how often an output shows the value
+    std::map<ValueId, int> given;  // how many outputs show the value
     for (ValueId output : graph.outputs) ++given[viewed_by(graph, output)];
     std::vector<std::pair<ValueId, ValueId>> found;
     for (size_t k = 0; k < step.outputs.size(); ++k) {

@@ -48,7 +48,7 @@ private:
     TensorRef value_;
 };
 
-// Where new tensors go, and ops without operands compute: what Python's set_default_device said.
+// Python's set_default_device sets where new tensors go, and where ops without operands compute.
 runtime::Device& default_device();
 void set_default_device(const std::string& name);
 // Finds a device by any of its names; "" is the default device.
@@ -63,7 +63,7 @@ Handle& handle_of(PyObject* object);  // unchecked
 // other Python code may run.
 const TensorRef& value_of(PyObject* object);
 Tensors values_of(nb::handle list);  // takes a sequence of Tensors
-// What an operation is about to read, as value_of gives it: a record for dump, or for calls without
+// Gives the value that an operation is about to read: a record for dump, or for calls without
 // the body, asks the objects again, and takes for a constant what none of them has held.
 const TensorRef& operand_of(PyObject* object);
 Tensors operands_of(nb::handle list);
