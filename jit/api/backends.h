@@ -16,9 +16,9 @@ namespace megjit::api {
 // `libhalide` says. UserError for an older CPU or a wrong MEGJIT_ISA.
 void start(const std::filesystem::path& plugins, const std::filesystem::path& libhalide = {});
 
-// A GPU of that architecture (90: sm_90) that is not there: kernels are made for it, for packages;
-// or (`for_plans`) programs are planned. Nothing runs. UserError for one that is not described, and
-// in a build without CUDA.
+// A GPU of that architecture (90: sm_90) that is not there: packages get kernels for it, or
+// (`for_plans`) programs are planned for it. Nothing runs. UserError for an architecture without a
+// description, and in a build without CUDA.
 runtime::Device& described_gpu(int arch, bool for_plans = false);
 
 }  // namespace megjit::api

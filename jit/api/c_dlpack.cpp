@@ -8,7 +8,7 @@ struct DLManagedTensor {
     void* data;
     int32_t device_type, device_id;
     int32_t rank;
-    uint8_t code, bits;  // of an element
+    uint8_t code, bits;  // an element's
     uint16_t lanes;
     int64_t* shape;
     int64_t* strides;  // elements; null: row-major

@@ -10,7 +10,7 @@
 
 namespace megjit::api {
 
-// The status of what is being handled; its text becomes megjit_error_text() of this thread.
+// The status of the exception; its text becomes megjit_error_text() of this thread.
 megjit_status noted(const std::exception_ptr& thrown) noexcept;
 
 template <class Body>
@@ -21,7 +21,7 @@ megjit_status guarded(const Body& body) noexcept {
     } catch (...) { return noted(std::current_exception()); }
 }
 
-// What is wrong is wrong with a file.
+// The error is the fault of a file.
 class BadFile : public runtime::UserError {
 public:
     explicit BadFile(const runtime::UserError& error) : UserError(error.kind, error.message) {}
@@ -35,8 +35,8 @@ T& not_null(T* pointer, const char* name) {
     return *pointer;
 }
 
-// The options that a caller of perhaps another version has: fields that it does not know keep their
-// defaults. UserError where it sets one that this library does not know.
+// Reads the options of a caller that may be of another version: fields that it does not know keep
+// their defaults. UserError where it sets one that this library does not know.
 template <class Options>
 Options options_from(const Options* given, Options options) {
     if (!given) return options;

@@ -36,7 +36,7 @@ ModelOptions options_from_c(const megjit_model_options* given) {
             .batch = c.batch};
 }
 
-// What `use` refuses is the file's fault.
+// Blames the file for what `use` refuses.
 template <class Use>
 auto as_bad_file(const Use& use) {
     try {

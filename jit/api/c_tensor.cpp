@@ -44,7 +44,7 @@ bool is_row_major(const Shape& shape, const int64_t* strides) {
     return true;
 }
 
-// Between memory with strides, in elements of `item` bytes, and memory without gaps.
+// Copies between memory with strides, in elements of `item` bytes, and memory without gaps.
 class StridedCopy {
 public:
     StridedCopy(const megjit_tensor& tensor, std::byte* packed, bool to_packed)

@@ -9,7 +9,7 @@
 
 struct megjit_tensor {
     megjit::runtime::Type type;
-    megjit::runtime::Type room = {};  // what it was made for; a bounded output may fill less of it
+    megjit::runtime::Type room = {};  // the type it was made for; a bounded output may fill less
     std::vector<int64_t> strides = {};  // elements; empty: row-major
     std::byte* data = nullptr;
     megjit::runtime::TensorRef value = {};  // the same memory; null where there are strides
@@ -20,19 +20,19 @@ namespace megjit::api {
 
 megjit_tensor_info info_of(const char* name, const Type& type);
 
-// In memory of its own, not cleared, with all its room.
+// Makes a tensor in memory of its own, not cleared, with all its room.
 std::unique_ptr<megjit_tensor> made_of(const Type& type);
-// As megjit_tensor_borrow(). UserError for what it refuses.
+// Does what megjit_tensor_borrow() does. UserError for what that refuses.
 std::unique_ptr<megjit_tensor> borrowed(megjit_dtype dtype, int32_t rank, const int64_t* shape,
                                         const int64_t* strides, void* data);
 
-// What a run reads: the tensor's memory itself, or a row-major copy of what has strides.
+// A run reads the tensor's own memory, or a row-major copy of a tensor with strides.
 TensorRef input_of(const megjit_tensor& tensor);
 // Can it take an output? Then it has all its room again. UserError for another dtype or shape.
 void check_output(megjit_tensor& tensor, const Port& port);
 // Waits for the value, and writes it into a tensor with room for it, which gets its shape.
 void copy_to(megjit_tensor& tensor, const TensorRef& value);
-// A tensor of its own with the value, and room for it or more; nobody else has its memory.
+// Makes a tensor with the value, and room for it or more; nobody else has its memory.
 std::unique_ptr<megjit_tensor> tensor_of(TensorRef value, const Type* room = nullptr);
 
 }  // namespace megjit::api

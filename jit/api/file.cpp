@@ -189,8 +189,8 @@ void File::save(const std::filesystem::path& path) {
                 "give the path of a file in a folder that can be written to");
 }
 
-// Gives the graph's further inputs, and the generators as they were. All that can fail comes before
-// a value is given away.
+// Gives the graph's inputs after the caller's, and the generators as they were. All that can fail
+// comes before a value is given away.
 File::Lent File::lend(const jit::Model& function, runtime::Device& device) {
     const std::span<const jit::Input> states = function.states();
     const size_t count = states.size();
@@ -213,7 +213,7 @@ File::Lent File::lend(const jit::Model& function, runtime::Device& device) {
     }
     for (size_t i = 0; i < count; ++i) {
         TensorRef& value = file_.states[states[i].state].value;
-        // The run that replaces it may write over it.
+        // The run that replaces the state may write over its value.
         if (states[i].kind == Kind::state) lent.inputs[i] = std::move(value);
         else if (states[i].kind != Kind::key) lent.inputs[i] = value;
     }
@@ -239,7 +239,7 @@ void File::run(const jit::Model& function, jit::Program& program, std::span<Tens
         outputs(results.begin(), results.end());
     std::ranges::move(lent.inputs, std::back_inserter(inputs));
     outputs.resize(results.size() + replaced);
-    if (!replaced) const runtime::Turn::Held ends = std::move(turn);  // it has what it reads
+    if (!replaced) const runtime::Turn::Held ends = std::move(turn);  // the run has what it reads
     try {
         program.run(inputs, outputs);
     } catch (...) {
@@ -248,7 +248,7 @@ void File::run(const jit::Model& function, jit::Program& program, std::span<Tens
         if (replaced) take_back(function, lent);
         throw;
     }
-    const auto is_given = [&](const TensorRef& value) {  // memory that is the caller's
+    const auto is_given = [&](const TensorRef& value) {  // its memory is the caller's
         const auto is_its = [&](const TensorRef& other) {
             return other && other->storage() == value->storage();
         };

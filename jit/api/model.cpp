@@ -25,7 +25,7 @@ std::shared_ptr<const jit::Model> with_batch(const std::shared_ptr<const jit::Mo
     if (batch == 0) return function;
     auto resized = std::make_shared<jit::Model>(*function);
     resized->graph = jit::with_batch(*function, batch);
-    resized->order.clear();  // of the plan for the recorded batch
+    resized->order.clear();  // the plan is for the recorded batch
     return resized;
 }
 
@@ -78,7 +78,7 @@ jit::LoweringOptions lowering_of(const ModelOptions& options, const jit::Model& 
             .weights = std::move(weights)};
 }
 
-// Under a limit constants are packed where it has room for it.
+// Packs constants under a limit, where that leaves room for them.
 void with_room_for_weights(jit::PipelineOptions& passes, const std::function<void()>& make) {
     if (!passes.memory.limit) return make();
     passes.binds_under_limit = true;
@@ -126,9 +126,9 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
     jit::PipelineOptions passes = passes_of(options, *function_, *device_);
     with_room_for_weights(passes, [&] {
         pending_ = std::make_unique<jit::PendingProgram>(step, passes, lowering);
-        give_back(make_program());  // what cannot be compiled, or does not fit, is told now
+        give_back(make_program());  // a model that cannot be compiled, or does not fit, fails now
     });
-    device_->allocator().trim();  // what weights were packed from
+    device_->allocator().trim();  // frees what weights were packed from
 }
 
 TensorRef Model::parameter_value(size_t index) const {
@@ -173,7 +173,7 @@ std::string Model::json(std::string_view what) const {
     if (what == "plan") return json_of(programs.front()->plan());
     if (what == "kernels") return json_of(programs.front()->kernels());
     if (what == "profile") return profiles_json(programs);
-    if (what == "metadata")  // of a later schema than 1, which has pickles
+    if (what == "metadata")  // its schema is later than 1, which has pickles
         return function_->metadata.starts_with('{') ? function_->metadata : "null";
     runtime::user_error({.what = cat("there is no report ", what),
                          .fix = "ask for plan, kernels, profile or metadata"});
@@ -217,7 +217,7 @@ void Context::run_bounded(std::span<TensorRef> inputs, std::span<TensorRef> outp
             const runtime::HostView view(results[outputs.size() + static_cast<size_t>(port.count)]);
             Type type = result->type();
             const int64_t rows = *view.as<int32_t>();
-            if (rows < 0 || rows > type.shape[0])  // of a file that dump() did not write
+            if (rows < 0 || rows > type.shape[0])  // dump() did not write the file
                 runtime::user_error({.what = cat("output ", port.name, " has ", rows, " rows"),
                                      .why = cat("its file allows ", type.shape[0]),
                                      .fix = "dump the model anew"},

@@ -21,8 +21,8 @@ struct ModelOptions {
     std::optional<bool> exact = {};  // numerics="exact"; not given: the record's
     std::string compiler = {};  // empty: MGB_JIT_BACKEND, or the device's best
     bool profile = false;
-    bool trusts_kernels = false;  // those that the file brings
-    int64_t batch = 0;  // of all inputs, in place of the recorded one; 0: that
+    bool trusts_kernels = false;  // uses the kernels that the file brings
+    int64_t batch = 0;  // size of all inputs; 0: the recorded one
     // Positions in the file's outputs; not given: all.
     std::optional<std::vector<size_t>> outputs = {};
 };
@@ -30,7 +30,7 @@ struct ModelOptions {
 // Any thread may run it. All programs are made of one graph, so that they hold the same weights.
 class Model {
 public:
-    // Compiles, and waits for the kernels. OverLimit; UserError for an option.
+    // Compiles, and waits for the kernels. Throws OverLimit, or UserError for an option.
     Model(std::shared_ptr<File> file, const ModelOptions& options);
 
     const std::vector<Port>& inputs() const { return inputs_; }
@@ -56,9 +56,9 @@ private:
     std::vector<Port> inputs_, outputs_, parameters_;
     const std::shared_ptr<jit::BoundWeights> weights_;
     std::unique_ptr<jit::PendingProgram> pending_;  // makes a program for each context
-    runtime::Turn turn_{"the compilation of a model"};  // of the thread that uses pending_
-    mutable runtime::Mutex mutex_{"the programs of a model"};  // of what follows
-    // One for each context that lived beside others; idle_ has room for all.
+    runtime::Turn turn_{"the compilation of a model"};  // held to use pending_
+    mutable runtime::Mutex mutex_{"the programs of a model"};  // guards what follows
+    // One program for each context that lived beside others; idle_ has room for all.
     std::vector<std::shared_ptr<jit::Program>> programs_, idle_;
 };
 
@@ -70,9 +70,9 @@ public:
     Context& operator=(const Context&) = delete;
     Model& model() const { return *model_; }
 
-    // By position; on any device. Queues the run: HostView of a result waits. UserError for another
-    // number, dtype or shape. `outputs`, as many as the model has: see Program::run; one that is
-    // bounded becomes a tensor of the rows that count, in the same memory, and is waited for.
+    // Queues a run on inputs by position, on any device: HostView of a result waits. UserError for
+    // another number, dtype or shape. `outputs`, as many as the model has: see Program::run. It
+    // waits for a bounded one, which becomes a tensor of the rows that count, in the same memory.
     void run(std::span<TensorRef> inputs, std::span<TensorRef> outputs);
     std::vector<TensorRef> run(std::vector<TensorRef> inputs);
 
@@ -83,8 +83,8 @@ private:
     std::shared_ptr<jit::Program> program_;
 };
 
-// Asks for all code that a model of these options runs by: also on a device that is not there
-// (described_gpu). What a compiler makes is in the cache then. OverLimit.
+// Asks for all code that a model with these options runs, also for a device that is not there
+// (described_gpu). The cache then has what compilers make. Throws OverLimit.
 void compile(const File& file, const ModelOptions& options);
 
 }  // namespace megjit::api

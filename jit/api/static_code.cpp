@@ -37,7 +37,7 @@ bool is_identifier(const std::string& name) {
 
 class Writer {
 public:
-    // `states`: of the file; the function reads them, or replaces them in their place.
+    // `states` are the file's; the function reads them, or replaces them in place.
     Writer(const jit::Model& function, const std::vector<jit::State>& states, std::string name)
         : function_(function),
           step_(jit::step_for(function, runtime::host_device())),
@@ -84,7 +84,7 @@ private:
             throw runtime::InternalError("static code: outputs without a place");
     }
 
-    // New values of states that lie on no input get a place behind the arena.
+    // New values of states that lie on no input get a place after the arena.
     void place_results() {
         result_places_.resize(layout_.results.size());
         for (size_t i = 0; i < layout_.results.size(); ++i)
@@ -117,7 +117,7 @@ private:
         return jit::prepare_to_plan(with_kernels(graph), {});
     }
 
-    // As optimize_for_inference does it: all but the arguments is fixed.
+    // Fixes all but the arguments, as optimize_for_inference does.
     jit::Graph with_folded_scales(jit::Graph graph, jit::PipelineOptions options) const {
         const jit::Step step;
         options.device = &graph.device();
@@ -201,7 +201,7 @@ private:
         line("    void* const out[] = {" + joined(out) + "};");
         line("    static const int64_t extents[] = {" + joined(bound.launch.extents) + "};");
         line("    static const int64_t strides[] = {" + joined(bound.launch.strides) + "};");
-        // As many units as are worth a thread, as where a program runs them.
+        // Takes as many units as are worth a thread, as a program does.
         const int64_t elements = 32768 / (1 + bound.kernel.program.size() / 16),
                       step = std::max<int64_t>(
                           1, elements / std::max<int64_t>(1, bound.launch.numel() / units));
@@ -259,7 +259,7 @@ private:
                                   type(node.outputs[0]), first);
         first *= static_cast<int64_t>(runtime::size_of(type(node.outputs[0]).dtype));
         const std::string from = address(operands[0], first), to = address(operands[1]);
-        if (from != to) launch(kernel, {from}, {to});  // else it lies there
+        if (from != to) launch(kernel, {from}, {to});  // else the value lies there already
     }
 
     // Loops over the part, innermost elements that lie side by side at once.
@@ -304,8 +304,8 @@ private:
         line("}");
     }
 
-    // Where all has run: outputs first, then states, of which none is written while another one's
-    // new value lies there.
+    // After all steps it writes outputs, then states; none is written while another one's new value
+    // lies there.
     void give_outputs() {
         const size_t outputs = texts_.outputs.size();
         for (size_t i = 0; i < outputs; ++i)
@@ -365,7 +365,7 @@ private:
     const jit::PreparedGraph prepared_;
     jit::ProgramLayout layout_;
     StaticTexts texts_;
-    std::vector<size_t> replaces_;  // by output of the graph behind the caller's: which state
+    std::vector<size_t> replaces_;  // by output after the caller's: which state
     std::vector<runtime::TensorRef> starts_;  // by state
     std::vector<std::optional<size_t>> result_places_;  // in the arena
     std::map<uint32_t, size_t> places_;  // by value: where a constant lies

@@ -49,7 +49,7 @@ public:
     }
 
 private:
-    // Nothing: the op stays as it is.
+    // Where this gives nothing, the op stays.
     std::vector<ValueId> lowered() {
         using Make = std::optional<ValueId> (Lowering::*)(const OpCall&);
         static const std::map<std::string_view, Make> makers = {
@@ -93,8 +93,8 @@ private:
 
     // ---- convolutions
 
-    // A product of the weights with what places see, which is copied first, as neighboring places
-    // lie side by side then; but for kernels of one element, and those of a single channel whose
+    // A product of the weights with what places see. That is copied first, so that neighboring
+    // places lie side by side; but not for kernels of one element, or of a single channel where
     // places lie so anyhow.
     ValueId convolved(ValueId x, ValueId w, Window window, int64_t groups) {
         x = padded(x, window, 0);

@@ -18,7 +18,7 @@ public:
     explicit NodeMaker(const jit::Graph& graph) : rewrite_(graph) {}
 
     const runtime::Type& result() const { return rewrite_.from.type(node_->outputs[0]); }
-    // A copy: values are added.
+    // Returns a copy, because values are added.
     runtime::Type type(jit::ValueId id) const { return rewrite_.to.type(id); }
     jit::ValueId operand(size_t i) const { return rewrite_.map(node_->inputs[i]); }
 
@@ -29,7 +29,7 @@ public:
     jit::ValueId reshaped(jit::ValueId x, const runtime::Shape& shape);
     jit::ValueId constant(const runtime::Shape& shape, const std::vector<float>& values);
     jit::ValueId constant(const runtime::Shape& shape, const std::vector<int32_t>& values);
-    // x in a tensor of `value`, from `begin` on, by steps.
+    // Puts x into a tensor filled with `value`, from `begin` on, by steps.
     jit::ValueId framed(jit::ValueId x, const runtime::Shape& shape, const Ints& begin,
                         const Ints& step, double value);
     // Takes the padding from the window.
@@ -40,7 +40,7 @@ public:
 
 protected:
     jit::Rewriter rewrite_;
-    const jit::Node* node_ = nullptr;  // of the old graph
+    const jit::Node* node_ = nullptr;  // the old graph's
 };
 
 NodeMaker::Ints ints(const runtime::Shape& shape);

@@ -63,7 +63,7 @@ std::string StaticTexts::tensors_of(const std::string& kind, const std::vector<M
                text.empty() ? "    char none;\n" : text, "} ", name, "_", kind, ";\n");
 }
 
-// Parameters of a run.
+// The parameters of a run.
 std::string StaticTexts::with_states(const std::string& last) const {
     return cat("const ", name, "_inputs* inputs, const ", name, "_outputs* outputs, ",
                states.empty() ? "" : cat("const ", name, "_states* states, "), "void* arena", last);

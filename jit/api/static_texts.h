@@ -13,14 +13,14 @@ namespace megjit::api {
 struct Member {
     std::string name;
     runtime::Type type;
-    bool is_replaced = false;  // of a state
+    bool is_replaced = false;  // a state that the run replaces
 };
 
 struct StaticTexts {
-    std::string name;  // that begins all names
+    std::string name;  // the prefix of all names
     std::vector<Member> inputs, outputs, states;
     size_t arena_bytes = 0;
-    std::vector<std::string> kernels;  // symbols, each of an object
+    std::vector<std::string> kernels;  // symbols, one for each object
     std::string steps;  // statements of a run
     std::string start;  // statements that write the states
 
@@ -34,7 +34,7 @@ private:
                            const std::string& words) const;
 };
 
-// Names of tensors as those of members: other characters become '_', and no two are the same.
+// Makes names of members from those of tensors: other characters become '_', and all names differ.
 std::vector<std::string> members_of(const std::vector<std::string>& names, const char* unnamed);
 
 }  // namespace megjit::api

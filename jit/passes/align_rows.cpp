@@ -1,8 +1,8 @@
 // Tensor cores want rows that begin at 16 bytes. A product of halves with others is one of larger
-// matrices here: its factors get zeros behind their rows, once for all products that read them, and
+// matrices here: its factors get zeros after their rows, once for all products that read them, and
 // its result is a part of the larger one, which kernels read by strides (fuse_emit.cpp).
-// (backends/cuda/kernels/matmul.cpp copies all three matrices for each product; that is left to
-// products by themselves.) A product is rewritten where
+// (backends/cuda/kernels/matmul.cpp copies all three matrices for each product; it does so
+// only for products by themselves.) A product is rewritten where
 //   1. its matrices are of halves, on a GPU;
 //   2. each element of a matrix takes part in kLeastProducts multiplications: a copy costs less.
 #include <algorithm>
@@ -73,7 +73,7 @@ private:
 
     static int64_t rows_of(const Type& type) { return type.shape[type.rank() - 2]; }
 
-    // The value with zeros up to these extents of its last two axes.
+    // Returns the value with zeros up to these extents of its last two axes.
     ValueId padded(ValueId value, const Ints& extents) {
         const Node& node = rewrite_.from.producer(value);
         const runtime::Shape& shape = rewrite_.from.type(value).shape;
@@ -81,8 +81,8 @@ private:
         const bool grows_columns = shape[last] != extents[1],
                    grows_rows = shape[last - 1] != extents[0];
         if (!grows_columns && !grows_rows) return rewrite_.map(value);
-        // What a reshape shows is padded in its place where it keeps the columns: others read it,
-        // too.
+        // Where a reshape keeps the columns, its operand is padded instead: others read that
+        // operand, too.
         if (node.op == &ops::reshape() && !grows_rows) {
             const runtime::Shape& shown = rewrite_.from.type(node.inputs[0]).shape;
             if (shown.rank() > 1 && shown[shown.rank() - 1] == shape[last]) {

@@ -1,8 +1,8 @@
 // Activations of convolutions, pooling and batch norm lie channels-last (N, spatial..., C) between
 // them: oneDNN's primitives are fastest there, and need no reordered copies.
 // runtime/ops/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal
-// ones are shared. Those of the program go: results have the layout that they had, anything else
-// what is best. A primitive that is as fast on either takes activations as they lie. A graph
+// ones are shared. The program's own ones go: results keep their layout, all other values get the
+// best one. A primitive that is as fast on either takes activations as they lie. A graph
 // without one that prefers channels-last stays as it is: there is nothing to win.
 #include <algorithm>
 

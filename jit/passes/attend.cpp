@@ -33,8 +33,8 @@ struct ScoreOp {
     size_t operand = 0;  // which of its operands the scores are
 };
 
-// Added, or of where: the scores stay where `value` is true, or where it is false; else they are
-// `other`.
+// A mask is added; or it is the condition of `where`, and says by `keeps` whether the scores stay
+// where `value` is true or where it is false. Elsewhere they are `other`.
 struct Mask {
     ValueId value = {};
     std::optional<bool> keeps = {};
@@ -48,7 +48,7 @@ struct Attention {
     std::vector<Mask> masks = {};
     double scale = 1, drop_prob = 0;
     std::optional<ValueId> random_key = {}, factors = {};
-    // Backward: where it begins, dy v'; what it gives, null where nobody wants it.
+    // Backward begins at dy v'. It gives gradients; those that nobody wants are null.
     const Node *begin = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
     ValueId dy = {};
 
@@ -63,17 +63,17 @@ bool is_product(const Node& node, bool transpose_a, std::optional<bool> transpos
 }
 bool is_k_transposed(const Attention& a) { return std::get<int64_t>(a.product->attrs[1]) != 0; }
 
-// How many masks the op adds. (To what stands in the scores' place they are added apart.)
+// How many masks the op adds. (They are added apart to values that replace scores.)
 int64_t added_masks(const Attention& a) {
     return std::ranges::count_if(a.masks, [](const Mask& mask) { return !mask.keeps; });
 }
 bool hides(const Attention& a) { return added_masks(a) < std::ssize(a.masks); }
 
-// A query that sees no key gets NaN, as of softmax.
+// A query that sees no key gets NaN, as softmax gives it.
 Attrs attrs_of(const Attention& a) {
     return {a.scale, int64_t{0}, added_masks(a), a.drop_prob, int64_t{hides(a)}, int64_t{0}};
 }
-// With axes of 1 in front.
+// Puts axes of 1 in front.
 runtime::Shape of_four_axes(const runtime::Shape& shape) {
     runtime::Shape four;
     for (int axis = shape.rank(); axis < 4; ++axis) four.push_back(1);
@@ -106,7 +106,7 @@ public:
 private:
     using Readers = std::vector<const Node*>;
     const Readers& readers(ValueId value) const { return readers_[at(value)]; }
-    // By `count` nodes, and by nobody outside.
+    // Do `count` nodes read the value, and nobody outside of the graph?
     bool is_read(ValueId value, size_t count) const {
         const Node& producer = graph_.producer(value);
         return !returned_[at(value)] && !producer.marks.stays && !producer.marks.is_offloaded &&
@@ -117,7 +117,7 @@ private:
         const bool is_broadcast = node.op && node.op->access == runtime::Access::broadcast;
         return is_broadcast ? before_broadcast(node.inputs[0]) : value;
     }
-    // That all elements of the value are.
+    // Returns the number that all elements of the value are.
     std::optional<double> number(ValueId value) const {
         const Node& node = graph_.producer(before_broadcast(value));
         if (node.op == &ops::full()) return std::get<double>(node.attrs[1]);
@@ -136,7 +136,7 @@ private:
         return true;
     }
 
-    // From softmax back to the product.
+    // Walks from softmax back to the product.
     bool find_product(ValueId s, Attention& a) const {
         if (!is_read(s, 1)) return false;
         const Node& node = graph_.producer(s);
@@ -177,7 +177,7 @@ private:
         return factor.has_value();
     }
 
-    // From softmax on: through dropout to the product with v.
+    // Walks from softmax through dropout to the product with v.
     bool find_result(Attention& a) const {
         for (const Node* reader : readers(a.weights)) {
             if (reader->op != &ops::mul()) continue;
@@ -203,7 +203,7 @@ private:
         return true;
     }
 
-    // What autodiff makes of `dy` behind an element-wise op, for that operand: where it is an op,
+    // What autodiff makes of `dy` after an element-wise op, for that operand: where it is an op,
     // `gradient` must be an application of it.
     bool is_gradient(const Node& gradient, const Node& of, size_t operand, ValueId dy) const {
         const runtime::DerivedGrad* const derived = runtime::derive_grad(
@@ -266,7 +266,7 @@ private:
         a.dy = begin->inputs[0];
         return a.result < a.begin && (!a.dv || a.dv->inputs[1] == a.dy);
     }
-    // From ds back through the steps to the gradients of q and k.
+    // Walks from ds back through the steps to the gradients of q and k.
     bool find_ends(ValueId ds, Attention& a) const {
         for (auto step = a.steps.rbegin(); step != a.steps.rend(); ++step) {
             if (step->node->op == &ops::add()) continue;  // its gradient is ds itself
@@ -342,7 +342,7 @@ private:
         if (to().type(x).dtype == runtime::DType::f32) return x;
         return to().make(ops::cast(), {x}, {std::string("float32")}, like);
     }
-    // The last two axes exchanged; a transpose of a transpose is one.
+    // Exchanges the last two axes; two transposes become one.
     ValueId turned(ValueId x, const Node& like) {
         const int rank = to().type(x).rank();
         Ints perm(static_cast<size_t>(rank));
@@ -364,7 +364,7 @@ private:
     ValueId of_scores(ValueId x, const Node& like) {
         return in_float32(of_four_axes(rewrite_.map(x), like), like);
     }
-    // What the op takes behind v: masks that are added, then which scores stay, and what the others
+    // The op takes after v the masks that are added, then which scores stay, then what the others
     // are.
     void add_masks(const Attention& a, std::vector<ValueId>& operands) {
         const Node& like = *a.result;

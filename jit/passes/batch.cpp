@@ -13,7 +13,7 @@
 namespace megjit::jit {
 namespace {
 
-constexpr size_t kBytesThatWait = 256 << 10;  // of all operands and results of a kernel
+constexpr size_t kBytesThatWait = 256 << 10;  // limit of a kernel's operands and results
 
 class Batcher {
 public:

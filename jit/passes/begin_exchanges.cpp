@@ -1,6 +1,6 @@
-// Begins what is exchanged with other processes as soon as its operands are there, and keeps the
-// order of exchanges, which is that of the program in every process. What is transient stays where
-// the program has it: begun earlier it would take its place for longer.
+// Begins exchanges with other processes as soon as their operands exist, and keeps their order,
+// which is that of the program in every process. Exchanges of transient values stay where the
+// program has them: begun earlier, their results would take memory for longer.
 #include <algorithm>
 
 #include "jit/passes/passes.h"
@@ -60,9 +60,9 @@ private:
 
     const Graph& graph_;
     Rewriter rewrite_;
-    std::vector<bool> is_there_;  // in the new graph, by old value
-    std::vector<const Node*> exchanges_;  // in their order
-    size_t next_ = 0, reached_ = 0;  // of these
+    std::vector<bool> is_there_;  // by old value: the new graph has it
+    std::vector<const Node*> exchanges_;  // in the program's order
+    size_t next_ = 0, reached_ = 0;  // places in exchanges_
     std::vector<const Node*> late_;
 };
 

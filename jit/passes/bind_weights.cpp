@@ -1,10 +1,10 @@
 // Fixed weights become inputs of their own, which the prologue computes and packs. A node takes
 // part when
 //   1. its weights (OperandKind) are fixed, and the device packs them for this node;
-//   2. so it is for all that read it: where gradients need the weights as they are, packed ones
-//   would be a second copy;
-//   3. no kernel makes the weights of fewer bytes for few rows (makers_of_weights).
-// Its further operands that are computed of fixed values go, too.
+//   2. the device packs them for all their other readers, too: where gradients need the unpacked
+//   weights, packed ones would be a second copy;
+//   3. no kernel makes the weights from fewer bytes for few rows (makers_of_weights).
+// Its other operands move, too, where they are computed from fixed values.
 #include <algorithm>
 
 #include "jit/passes/bound.h"
@@ -48,7 +48,7 @@ public:
           bound_(graph.value_count()),
           rewrite_(graph) {
         prologue_.set_device(graph.device());
-        std::vector<int> others(graph.value_count());  // readers that take it as it is
+        std::vector<int> others(graph.value_count());  // by value: readers that take it unpacked
         for (ValueId output : graph.outputs) ++others[at(output)];
         for (const Node& node : graph.nodes()) {
             packed_.push_back(packed_layout(node));
@@ -73,7 +73,7 @@ public:
             for (size_t i = 0; i < outputs.size(); ++i)
                 rewrite_.replace(node.outputs[i], outputs[i]);
         }
-        Graph result = drop_dead(rewrite_.finish());  // what the prologue has now
+        Graph result = drop_dead(rewrite_.finish());  // drops the nodes that moved to the prologue
         if (!prologue_.outputs.empty())
             result.prologue = std::make_shared<const Graph>(std::move(prologue_));
         return result;
@@ -109,7 +109,7 @@ private:
                 fresh.inputs[i] = bound(node.inputs[i], from_.type(node.inputs[i]).layout);
     }
 
-    // The input of the program that holds the value in that layout.
+    // Returns the program's input that holds the value in that layout.
     ValueId bound(ValueId id, Layout layout) {
         auto& known = bound_[at(id)];
         for (const auto& [its, input] : known)
@@ -131,7 +131,7 @@ private:
         return known.back().second;
     }
 
-    // The value in the prologue, with all that it is computed from.
+    // Copies the value into the prologue, with all that it is computed from.
     ValueId copied(ValueId id) {
         if (copied_[at(id)]) return *copied_[at(id)];
         const Node& node = from_.producer(id);
@@ -147,8 +147,8 @@ private:
     const PipelineOptions& options_;
     std::vector<bool> fixed_;
     std::vector<uint32_t> readers_;  // by value
-    std::vector<Layout> packed_;  // by node: of its weights
-    std::vector<std::optional<ValueId>> copied_;  // by value: in the prologue
+    std::vector<Layout> packed_;  // by node: the layout of its weights
+    std::vector<std::optional<ValueId>> copied_;  // by value: its copy in the prologue
     std::vector<std::vector<std::pair<Layout, ValueId>>>
         bound_;  // by value: inputs of the new graph
     Rewriter rewrite_;

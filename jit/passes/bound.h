@@ -1,5 +1,5 @@
-// jit/passes/bound.h -- values that hang on fixed slots alone: for the passes that move them into
-// the prologue.
+// jit/passes/bound.h -- values that depend on fixed slots alone, for the passes that move them
+// into the prologue.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace megjit::jit {
 bool may_bind(const PipelineOptions& options);
 
 // By value: is it a fixed input, a constant, or computed from such alone? Under a limit of memory
-// inputs are not, which would stay beside what is packed of them.
+// inputs are not: they would stay beside the weights packed from them.
 std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& options);
 
 }  // namespace megjit::jit

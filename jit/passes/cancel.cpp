@@ -41,7 +41,7 @@ private:
         return true;
     }
 
-    // A value of the new graph that the node's result is where its formula has a value.
+    // Returns a value of the new graph that equals the result wherever the formula has a value.
     std::optional<ValueId> in_the_reals(const Node& node) {
         const Type& type = rewrite_.from.type(node.outputs[0]);
         const std::vector<ValueId> inputs = rewrite_.map(node.inputs);

@@ -1,8 +1,8 @@
 // An op that says how it is made of simpler ones (OpDef::expand) becomes those, so that fuse can
-// put them into one kernel with what stands around them. The op itself says when that is no good (a
-// few long rows, which the eager kernel shares among threads better). One that goes step by step
-// (OpDef::loop) becomes a scan. What the device may compute as a whole (steps behind a product,
-// attention, on a host recurrent layers) stays so, but where it refuses.
+// put them into one kernel with what stands around them. The op itself says when that does not pay
+// (a few long rows, which the eager kernel shares among threads better). An op that goes step by
+// step (OpDef::loop) becomes a scan. An op that the device can compute whole (steps of a product,
+// attention, on a host recurrent layers) stays, unless the device refuses it.
 #include "jit/graph_tracer.h"
 #include "jit/ops/control_flow.h"
 #include "jit/passes/passes.h"
@@ -45,7 +45,7 @@ Graph expand(Graph graph, const PipelineOptions& options) {
     for (const Node& node : graph.nodes())
         if (!options.fuse_reduce || !expand_node(node, rewrite, options.splits_products))
             rewrite.copy(node);
-    return drop_dead(rewrite.finish());  // results of the expansion that nobody reads
+    return drop_dead(rewrite.finish());  // nobody reads some results of the expansion
 }
 
 }  // namespace megjit::jit

@@ -9,7 +9,7 @@
 //   group, and
 //      leaves enough rows to keep all threads busy (kMinRows, unless there is little to do): the
 //      eager kernel cuts long rows, a generated one does not;
-//   4. nothing that is long to compute stands before the group's first reduction: each pass over a
+//   4. nothing that is slow to compute stands before the group's first reduction: each pass over a
 //   row would
 //      compute it again;
 //   5. the group stays small: kMaxOps ops, kMaxOperands operands (registers and compile time); what
@@ -50,13 +50,13 @@ constexpr int64_t kMinRows = 8, kFewElements = 32768;
 // over so many elements in the time of two launches.
 constexpr int64_t kColumnsOfBlock = 32, kMinBlocks = 128, kShortBlock = 16384;
 constexpr size_t kFewBytes = 64 << 10;
-constexpr int kHeavyInstructions = 40;  // of an op whose code is long
+constexpr int kHeavyInstructions = 40;  // an op with more has long code
 
 bool is_fusible_type(const Type& type) {
     return type.dtype != runtime::DType::c64 && type.numel() != 0;
 }
 
-// Functions of float64 are the C library's.
+// The C library computes functions of float64.
 bool is_generated(const Graph& graph, const Node& node) {
     if (!node.op->is_elementwise()) return true;
     const std::vector<Type> inputs = graph.types(node.inputs);
@@ -273,7 +273,7 @@ private:
         return graph_.device().is_host() || bytes > kFewBytes ? bytes : 0;
     }
 
-    // Is it read, on a GPU, by what is no part of a kernel?
+    // Is its last reader, on a GPU, no part of a kernel?
     bool is_stored_anyway(ValueId value) const {
         const NodeId last = last_use_[at(value)];
         return !graph_.device().is_host() && (last == kNever || !can_fuse(last));
@@ -431,9 +431,9 @@ private:
         last_use_;  // by value: the last node that reads it; kNever if it outlives the graph
     std::vector<NodeId> use_before_;  // by value: the last but one
     std::vector<WeightMakers> makers_;  // by node: makers_of_weights
-    std::vector<bool> makes_weights_;  // by node: it is one of another's
+    std::vector<bool> makes_weights_;  // by node: it makes the weights of a product
     int era_ = 0;  // ops that are no part of a group, so far, and reductions that began one
-    int last_op_ = 0;  // the era behind the last of these ops
+    int last_op_ = 0;  // the era after the last of these ops
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// From a group of nodes to its kernel: each node's expression goes into one scalar program, each
+// Makes a kernel of a group of nodes: each node's expression goes into one scalar program, each
 // operand becomes an access by strides over the group's space.
 #include <algorithm>
 #include <bit>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int64_t kManyElements = 16384;
 
-// One value for all elements, known now.
+// The value is known now, and one for all elements.
 std::optional<double> number_of(const Node& node) {
     if (node.kind == NodeKind::constant && node.constant->type().numel() == 1 &&
         node.constant->dtype() != runtime::DType::c64 &&
@@ -44,8 +44,8 @@ struct Source {
     std::vector<int64_t> strides;
 };
 
-// Reads `id` in the tensor of which it is the better part, from the first element on: columns of
-// longer rows. Nothing where it is no such part, or where the copy is made in any case.
+// Reads `id` (columns of longer rows) in the tensor of which it is the better part, from the first
+// element on. Nothing where it is no such part, or where the copy is made in any case.
 std::optional<Source> part_source_of(const Grouping& grouping, ValueId id, const Shape& space) {
     if (grouping.stored[at(id)]) return {};
     const Graph& graph = grouping.graph;
@@ -146,7 +146,7 @@ public:
             spec_.results.push_back(result);
             spec_.outputs.push_back(output_access(node.outputs[0], grouping_.form_of[at(id)]));
             escaping.push_back(node.outputs[0]);
-            // What is fused behind the product of a gradient is still called by it.
+            // An op fused after the product of a gradient is still called by it.
             const std::string name = graph_.name(node.outputs[0]);
             fused.names.push_back(name.empty() ? graph_.name(first.outputs[0]) : name);
         }
@@ -234,7 +234,7 @@ private:
         }
     }
 
-    // They come first: a contraction, with what makes its weights, is the first of its group.
+    // A contraction, with the ops that make its weights, is the first of its group.
     void collect_factors(const Node& node) {
         const runtime::Contraction contraction = contraction_of(graph_, product());
         for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -275,8 +275,8 @@ private:
                                       graph_.type(node.outputs[0]).dtype);
     }
 
-    // Strides by axis of a shape (with or without the reduced axes) to strides by axis of the
-    // kernel's space.
+    // Turns strides by axis of a shape (with or without the reduced axes) into strides by axis of
+    // the kernel's space.
     std::vector<int64_t> in_space(std::span<const int64_t> strides, bool dropped) const {
         std::vector<int64_t> result(axes_.size(), 0);
         for (size_t i = 0; i < (dropped ? kept_ : axes_.size()); ++i)
@@ -332,7 +332,7 @@ private:
     const Group& group_;
     int id_;
     Rewriter& rewrite_;
-    std::vector<int> axes_;  // of the group's shape, in the order of the kernel's space
+    std::vector<int> axes_;  // axes of the group's shape, in the kernel's order
     size_t kept_ = 0;
     KernelSpec spec_;
     std::vector<ValueId> sources_;  // by input
@@ -358,13 +358,13 @@ void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
     Emitter(grouping, g, rewrite).run();
 }
 
-// What is emitted at once: a group, or a node without one.
+// A group, or a node without one, is emitted at once.
 struct Item {
     int group = kNoGroup;
     NodeId node = {};
 };
 
-// In recorded order; a group stands at its position.
+// Lists items in recorded order; a group stands at its position.
 std::vector<Item> items_of(const Grouping& grouping) {
     std::vector<Item> items;
     for (size_t id = 0; id < grouping.graph.nodes().size(); ++id) {

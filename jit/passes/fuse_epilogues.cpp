@@ -1,4 +1,4 @@
-// Element-wise ops behind a convolution or matrix product become steps of it
+// Element-wise ops after a convolution or matrix product become steps of it
 // (runtime/ops/epilogue.h): a bias, a residual, relu. The node then stands where the product stood.
 // A node joins the product before it when
 //   1. it is the only reader of that product, and the graph does not return it: nobody misses the
@@ -14,7 +14,7 @@
 //   in
 //      registers: an addend made for this product alone would cost the pass over memory that is
 //      saved;
-//   6. an addend is not row-major behind a product that prefers channels-last and would reorder it.
+//   6. an addend is not row-major after a product that prefers channels-last and would reorder it.
 //   7. no other element-wise op follows the steps where fuse would take the product with it
 //   (product_choice.h), nor does a kernel make its weights (makers_of_weights).
 // The addend's bytes are read once, and the intermediate ones never: no node moves more than those
@@ -66,8 +66,8 @@ private:
     struct Epilogue {
         std::vector<runtime::EpilogueStep> steps = {};
         std::vector<ValueId> operands = {};
-        ValueId result = {};  // of the last step
-        bool stays = false;  // by the mark of some step
+        ValueId result = {};  // the last step's
+        bool stays = false;  // some step has that mark
 
         bool has(EpilogueKind kind) const {
             return std::any_of(steps.begin(), steps.end(),
@@ -174,7 +174,7 @@ private:
                runtime::have_aligned_rows({&rewrite_.from.type(product.outputs[0]), 1});
     }
 
-    // Which step adds `other`.
+    // Says which step adds `other`.
     std::optional<EpilogueKind> addition_of(const Node& product, const Type& type,
                                             ValueId other) const {
         const Type& its = rewrite_.from.type(other);

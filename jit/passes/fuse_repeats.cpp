@@ -10,8 +10,8 @@
 namespace megjit::jit {
 namespace {
 
-constexpr size_t kLeastBytes = size_t{1} << 20;  // of a value: less stays in the cache
-constexpr size_t kMostNodes = 16;  // that one kernel repeats of another
+constexpr size_t kLeastBytes = size_t{1} << 20;  // a value of fewer bytes stays in the cache
+constexpr size_t kMostNodes = 16;  // a kernel repeats no more nodes of another
 
 class Repeater {
 public:
@@ -35,7 +35,7 @@ private:
                grouping_.form_of[at(maker(value))] == Form::element;
     }
 
-    // By the group that makes it and the one that reads it: each value that groups alone read.
+    // Finds, by maker and reader, each value that groups alone read.
     void find_values() {
         std::map<ValueId, std::set<int>> readers;
         for (size_t id = 0; id < graph_.nodes().size(); ++id)

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kSmall = 4096;  // elements of a group that is joined with others of its shape
 constexpr ptrdiff_t kSiblings = 4;  // how many candidates are looked at
 
-// What reads a group first.
+// The first reader of a group.
 struct Reader {
     int level = std::numeric_limits<int>::max();
     int group = kNoGroup;
@@ -26,8 +26,8 @@ public:
     explicit SiblingJoiner(Grouping& grouping) : grouping_(grouping), lowest_(lowest_readers()) {}
 
     void run() {
-        std::map<ValueId, std::vector<int>> reducers;  // of an operand
-        std::map<int, std::vector<int>> small;  // read by a group
+        std::map<ValueId, std::vector<int>> reducers;  // groups that reduce an operand
+        std::map<int, std::vector<int>> small;  // small groups, by the group that reads them
         for (int g = 0; g < static_cast<int>(grouping_.groups.size()); ++g) {
             const Group& of = grouping_.group(g);
             if (of.nodes.empty()) continue;

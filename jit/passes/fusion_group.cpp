@@ -86,7 +86,7 @@ WeightMakers makers_of_weights(const Graph& graph, const PipelineOptions& option
     const std::optional<codegen::Lanes> lanes = lanes_with_makers(graph, node);
     if (!lanes) return {};
     std::vector<NodeId> makers;
-    size_t bytes = 0;  // that they read
+    size_t bytes = 0;  // all that the makers read
     std::vector<ValueId> open{node.inputs[1]};
     while (!open.empty()) {
         const ValueId value = open.back();

@@ -13,7 +13,7 @@
 namespace megjit::jit {
 
 constexpr int kNoGroup = -1;
-constexpr size_t kMaxOps = 64, kMaxOperands = 28;  // of a group
+constexpr size_t kMaxOps = 64, kMaxOperands = 28;  // limits of a group
 
 // How a value of a group lies in its space.
 enum class Form : uint8_t {
@@ -34,9 +34,9 @@ struct Group {
     NodeId position = {};  // where in the recorded order it runs
     int era = 0;  // how many other ops are recorded before it
     int heavy = 0;  // nodes whose code is long and that need no reduction of the group
-    bool contracts = false;  // one contraction, and what is computed of its results
-    codegen::Lanes lanes = {};  // of a contraction's kernel
-    bool makes_weights = false;  // it begins with what makes them
+    bool contracts = false;  // it holds one contraction, and ops of its results
+    codegen::Lanes lanes = {};  // those of a contraction's kernel
+    bool makes_weights = false;  // it begins with the ops that make its weights
 
     runtime::Shape row_shape(Form form) const;
     // Is a row_drop operand that NumPy's rule broadcasts to the shape the row's own value? (It is
@@ -52,16 +52,16 @@ runtime::Shape reduced_space(const Graph& graph, const Node& node);
 uint32_t reduced_axes(const Graph& graph, const Node& node);
 // Describes a node whose op is a contraction.
 runtime::Contraction contraction_of(const Graph& graph, const Node& node);
-// Is it one of float32 or halves, row-major, as generated kernels multiply?
+// Is it a product of row-major float32 or halves, as generated kernels multiply them?
 bool is_product_of_floats(const Graph& graph, const Node& node);
 // Readers by value; to be a result of the graph counts as one.
 std::vector<uint32_t> reader_counts(const Graph& graph);
-// Rows times weights that element-wise ops make of fewer bytes (8 bits, halves): a kernel that
-// makes them as it reads them saves their way through memory, which for few rows is all that takes
+// The ops that make a product's weights from fewer bytes (8 bits, halves). A kernel that makes the
+// weights as it reads them saves their way through memory, which for few rows is all that takes
 // time.
 struct WeightMakers {
-    std::vector<NodeId> nodes;  // those ops, in their order; none where it does not pay
-    codegen::Lanes lanes = {};  // of the kernel: the last axis for few rows, else panels
+    std::vector<NodeId> nodes;  // in their order; none where it does not pay
+    codegen::Lanes lanes = {};  // the kernel's: the last axis for few rows, else panels
     bool are_for_few_rows() const { return !nodes.empty() && lanes == codegen::Lanes::last; }
 };
 WeightMakers makers_of_weights(const Graph& graph, const PipelineOptions& options,
@@ -78,8 +78,8 @@ struct Grouping {
     std::vector<Form> form_of;  // by node, for nodes with a group
     std::vector<ProductChoice> choices;  // by node, for products that an element-wise op reads
     std::vector<Group> groups;  // those that others absorbed have no nodes
-    // As find_escaping() found them. By value: somebody outside of its group (without any group)
-    // reads it.
+    // By value, set by find_escaping(): a node outside of its group (a node without any group)
+    // reads it, or the graph returns it.
     std::vector<bool> escapes, stored;
 
     Group& group(int g) { return groups[static_cast<size_t>(g)]; }

@@ -3,8 +3,8 @@
 // the launches share a grid. A cast is moved where
 //   1. the input is float32, and the cast gives halves, by a kernel that can be compiled; it is the
 //      first cast of this input, for another one lets go of the result between two uses;
-//   2. its result is read behind the last of these casts, or is small: no more than before is alive
-//      at the last cast then, behind which a training step has its peak.
+//   2. its result is read after the last of these casts, or is small: no more than before is alive
+//      at the last cast then, after which a training step has its peak.
 #include <algorithm>
 #include <set>
 

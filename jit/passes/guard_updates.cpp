@@ -1,6 +1,6 @@
-// Where what is queued behind a failure runs on wrong values, what outlives the call must not take
-// them: each value that replaces an input becomes where(has_failed, input, value), behind the last
-// op that may fail. fuse takes it into the kernel of the update, and the planner lays it on that
+// Where work queued after a failure runs on wrong values, results that outlive the call must not
+// take them: each value that replaces an input becomes where(has_failed, input, value), after the
+// last op that may fail. fuse takes it into the update's kernel, and the planner lays it on that
 // input and on no other (program_layout.h).
 #include <algorithm>
 #include <optional>
@@ -57,7 +57,7 @@ private:
                 checks_.push_back(id);
     }
 
-    // Each is guarded as soon as value and input are there and nothing may fail any more.
+    // Each output is guarded once its value and input exist and nothing may fail any more.
     void find_updates() {
         for (const Node& node : graph_.nodes())
             if (node.kind == NodeKind::input) inputs_.emplace(node.slot, node.outputs[0]);
@@ -70,7 +70,7 @@ private:
     }
 
     // One look for each op, so that none is kept alive for a later one; of exchanges with other
-    // processes behind the last one's number, so that none is waited for before.
+    // processes after the last one's number, so that none is waited for before.
     void look_behind(const Node& check) {
         std::vector<ValueId> behind{rewrite_.map(check.outputs.back())};
         if (has_failed_) behind.push_back(*has_failed_);
@@ -100,7 +100,7 @@ private:
     Rewriter rewrite_;
     std::vector<size_t> checks_;  // the nodes that may be the first to fail
     std::unordered_map<int, ValueId> inputs_;  // by slot
-    std::vector<std::vector<size_t>> due_;  // by node: outputs that are guarded behind it
+    std::vector<std::vector<size_t>> due_;  // by node: outputs that are guarded after it
     std::optional<ValueId> has_failed_;  // the last look, in the new graph
     std::unordered_map<size_t, ValueId> guarded_;  // by output, in the new graph
 };

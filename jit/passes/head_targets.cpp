@@ -17,7 +17,7 @@ bool is_gradient(const Node& node) {
 }  // namespace
 
 std::optional<HeadsView> heads_of(const StridedView& view, const Type& tensor) {
-    constexpr int64_t kAlignment = 16;  // bytes, of what is loaded at once
+    constexpr int64_t kAlignment = 16;  // bytes that are loaded at once
     if (view.extents.size() != 4 || (view.strides[3] != 1 && view.extents[3] != 1)) return {};
     HeadsView heads{.offset = view.offset};
     HeadsExtents extents{};
@@ -85,7 +85,7 @@ private:
         return reader;
     }
 
-    // The reshapes and transposes that follow, each the one reader of what is before it.
+    // The reshapes and transposes that follow; each is the only reader of the one before it.
     std::vector<const Node*> path_of(ValueId result) const {
         std::vector<const Node*> path;
         const Node* node = only_reader(result);
@@ -101,7 +101,7 @@ private:
         ValueId tensor = {};
         StridedView view = {};
     };
-    // In the last transpose of it, if all between are readers of it alone.
+    // It lies in its last transpose, if all nodes between read it alone.
     Seen behind_transposes(ValueId value) const {
         const std::vector<const Node*> path = path_of(value);
         for (size_t count = path.size(); count > 0; --count) {
@@ -112,7 +112,7 @@ private:
         }
         return {value, whole_view(graph_.type(value).shape)};
     }
-    // Where the value before the path lies, when the one behind it lies so.
+    // Where the value before the path lies, when the one after it lies so.
     std::optional<StridedView> back_along(std::span<const Node* const> path,
                                           StridedView view) const {
         for (size_t i = path.size(); i-- > 0;) {

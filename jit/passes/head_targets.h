@@ -9,8 +9,8 @@
 
 namespace megjit::jit {
 
-// Returns the view as attention takes it. Nothing where kernels would not take it as they take a
-// whole tensor of those heads: it is no box, or is less aligned.
+// Returns the view as attention takes it. Nothing for a view that is no box, or is less
+// aligned than a whole tensor of those heads: kernels would not take it alike.
 std::optional<runtime::HeadsView> heads_of(const StridedView& view, const Type& tensor);
 
 // Where a result goes: `view` of a row-major value of the graph, which attention makes in place of
@@ -20,7 +20,8 @@ struct HeadTarget {
     runtime::HeadsView view = {};
 };
 
-// By result of an op attention, or attention_grad. Results without a target are wanted as they are.
+// Finds the targets of the results of attention and attention_grad. A result without a target keeps
+// its own layout.
 class HeadTargets {
 public:
     explicit HeadTargets(const Graph& graph);

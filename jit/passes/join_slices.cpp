@@ -16,7 +16,7 @@ struct Sparse {
     NodeId zeros = {};
     struct Region {
         ValueId value;
-        const Node* setter;  // whose attributes are the region
+        const Node* setter;  // its attributes are the region
     };
     std::vector<Region> parts;
     std::string where;
@@ -102,7 +102,7 @@ private:
 
     void write(ValueId old, const Sparse& sparse) {
         const Type& type = graph_.type(old);
-        Node zeros = graph_.node(sparse.zeros);  // of its own: each part is then set where it lies
+        Node zeros = graph_.node(sparse.zeros);  // a copy: each part is then set in place
         zeros.inputs.clear();
         ValueId result = rewrite_.to.add(std::move(zeros), {&type, 1})[0];
         for (const Sparse::Region& part : sparse.parts) {

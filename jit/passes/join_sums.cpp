@@ -45,7 +45,7 @@ private:
 
     const Graph& graph() const { return rewrite_.from; }
 
-    // The value that this one is a reshape of.
+    // Returns the value that this one reshapes.
     ValueId origin_of(ValueId value) const {
         while (graph().producer(value).op == &ops::reshape())
             value = graph().producer(value).inputs[0];
@@ -128,7 +128,7 @@ private:
 
     Rewriter rewrite_;
     std::vector<bool> done_;  // by old node
-    std::vector<std::vector<NodeId>> sums_of_;  // by old value, of which others are reshapes
+    std::vector<std::vector<NodeId>> sums_of_;  // by old value that others reshape
     std::vector<Pair> pairs_;
 };
 

@@ -3,7 +3,7 @@
 // it:
 //   1. up, in front of element-wise ops that only it reads and that take what no kernel makes (a
 //      product, an input): cast -> reshape -> softmax becomes reshape -> cast -> softmax;
-//   2. else down, behind element-wise ops of its result that no kernel reads (a gradient's cast for
+//   2. else down, after element-wise ops of its result that no kernel reads (a gradient's cast for
 //      the products that take it).
 // Reshapes of row-major values cost nothing.
 #include <algorithm>
@@ -78,7 +78,7 @@ private:
     // Rule 1: trees of ops whose root a reshape reads.
     void choose_up() {
         const size_t count = graph_.nodes().size();
-        std::vector<bool> can_move(count);  // with all of the tree behind it
+        std::vector<bool> can_move(count);  // the node, with all of the tree that it reads
         for (size_t id = 0; id < count; ++id) {
             const Node& node = graph_.nodes()[id];
             can_move[id] = has_one_shape(node) && only_reader(node) &&
@@ -99,7 +99,7 @@ private:
     // Rule 2.
     void choose_down() {
         const size_t count = graph_.nodes().size();
-        std::vector<bool> can_move(count);  // with all that a kernel reads before it
+        std::vector<bool> can_move(count);  // the node, with all its readers in kernels
         for (size_t id = count; id-- > 0;) {
             const Node& node = graph_.nodes()[id];
             can_move[id] = way_[id] == Way::stays && has_one_shape(node) && operand(node) &&
@@ -117,7 +117,7 @@ private:
                 way_[id] = Way::down;
         }
     }
-    // The one operand that is no single number.
+    // Returns the one operand that is no single number.
     std::optional<ValueId> operand(const Node& node) const {
         std::optional<ValueId> found;
         for (ValueId input : node.inputs) {

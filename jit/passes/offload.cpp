@@ -13,7 +13,7 @@
 namespace megjit::jit {
 namespace {
 
-// Marked, made in forward, read in backward, and none of the results.
+// They are marked, made in forward, read in backward, and none of the results.
 std::set<ValueId> values_that_leave(const Graph& graph) {
     std::set<ValueId> marked, leaving;
     for (const Node& node : graph.nodes())
@@ -30,8 +30,8 @@ std::set<ValueId> values_that_leave(const Graph& graph) {
     return leaving;
 }
 
-// By the node of backward that reads them first: what the link can store, and bring back, between.
-// The others stay.
+// Maps the node of backward that reads values first to those that the link can store, and bring
+// back, in between. The others stay.
 std::map<size_t, std::vector<ValueId>> values_to_fetch(const Graph& graph) {
     const std::set<ValueId> leaving = values_that_leave(graph);
     if (leaving.empty()) return {};
@@ -96,7 +96,7 @@ Graph prefetch(Graph graph, const PipelineOptions&) {
     if (graph.device().is_host()) return graph;  // spill has placed them
     const std::vector<Node>& nodes = graph.nodes();
     const auto is_fetch = [&](size_t i) { return nodes[i].op == &from_host(); };
-    std::map<ValueId, size_t> maker, reader;  // of host copies; the first, of what came back
+    std::map<ValueId, size_t> maker, reader;  // nodes that copy a value, or read it first
     std::vector<size_t> fetches;  // in the order of their readers
     for (size_t i = 0; i < nodes.size(); ++i) {
         if (is_host_copy(nodes[i])) maker[nodes[i].outputs[0]] = i;

@@ -40,7 +40,7 @@ public:
         rows_ = wide.numel() / wide.shape[wide.shape.rank() - 1];
     }
 
-    // The graph with the head as a scan; nothing where it cannot be one.
+    // Returns the graph with the head as a scan; nothing where it cannot be one.
     std::optional<Graph> as_scan() {
         if (!gather() || !is_apart()) return {};
         choose_parts();
@@ -76,7 +76,7 @@ private:
         return true;
     }
 
-    // By node: the head reaches it.
+    // By node: it depends on the head.
     std::vector<bool> nodes_behind() const {
         std::vector<bool> behind(rules_.size());
         for (size_t id = 0; id < rules_.size(); ++id)
@@ -86,7 +86,7 @@ private:
         return behind;
     }
 
-    // By node: it reaches the head.
+    // By node: some node of the head depends on it.
     std::vector<bool> nodes_ahead() const {
         std::vector<bool> ahead(rules_.size());
         for (size_t id = rules_.size(); id-- > 0;)
@@ -152,7 +152,7 @@ private:
         return true;
     }
 
-    // As few as make a part small, of those that cut the rows of every value.
+    // The fewest parts that are small, among the numbers that divide the rows of every value.
     void choose_parts() {
         size_t widest = 0;  // bytes: logits may be halves, and their loss float32
         for (size_t id = 0; id < rules_.size(); ++id)
@@ -245,7 +245,7 @@ private:
         for (size_t i = 0; i < given.size(); ++i) take_over(rewrite, given[i], i);
     }
 
-    // The value of the old graph that is result i of the scan.
+    // Returns the value of the old graph that is result i of the scan.
     void take_over(Rewriter& rewrite, ValueId result, size_t i) {
         const bool is_sum = i < sums_.size();
         const ValueId old = is_sum ? sums_[i] : stacked_[i - sums_.size()];

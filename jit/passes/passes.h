@@ -19,18 +19,18 @@ namespace megjit::jit {
 struct MemoryOptions {
     size_t limit = 0;  // bytes of a call: inputs, results and arena; 0: none
     bool is_sublinear = false;  // recompute, at about the cost of one more forward pass
-    size_t enough_bytes = 0;  // is_sublinear: of values alive at once; less is not looked for
+    size_t enough_bytes = 0;  // is_sublinear: the search stops at so many live bytes
     bool only_looks = false;  // search for the curve of plans; what runs stays as it is
     memory::RematSearch search = {};
-    std::vector<uint32_t> known_order = {};  // of an earlier search, tried before another one
+    std::vector<uint32_t> known_order = {};  // an earlier search's order, tried before a new one
     std::string spill = {};  // the folder for what leaves memory to keep the limit; empty: none
 };
 
 // The steps in the order in which they run, some of them more than once.
 using ChoosePlan = std::function<std::vector<uint32_t>(const memory::RematProblem&)>;
 
-// What leaves memory, of the steps in the order in which they run; nothing: all stays. Inputs that
-// the call replaces may lie outside from call to call: `replaced`, and `replacing` in their place.
+// The steps in the order in which they run, for the choice of what leaves memory. Inputs that the
+// call replaces may lie outside from call to call: `replacing` takes the place of `replaced`.
 struct SpillProblem {
     const memory::RematProblem& steps;
     std::vector<uint32_t> replaced, replacing;
@@ -38,8 +38,8 @@ struct SpillProblem {
 using ChooseSpill = std::function<memory::SpillPlan(const SpillProblem&)>;
 
 // Who computes products that could be generated (product_choice.h): the device's library, or a
-// kernel by tiles or panels (codegen/kernel_ir.h). `generated`: some kernel; nothing that a library
-// would have to compute is made.
+// kernel by tiles or panels (codegen/kernel_ir.h). `generated`: some kernel; no pass
+// then makes an op that needs a library.
 enum class Products : uint8_t { measured, library, tiles, panels, generated };
 
 struct PipelineOptions {
@@ -58,13 +58,13 @@ struct PipelineOptions {
         nullptr;  // the passes look at its memory, and at what its ops need; none: at neither
     bool measured_costs =
         false;  // recomputation costs what profiled runs took, where that is known
-    const Step* step = nullptr;  // whose graph it is; none: nothing is known of inputs and outputs
+    const Step* step = nullptr;  // owner of the graph; null: nothing is known of inputs and outputs
     bool binds_under_limit = false;  // a limit on memory does not keep weights from being packed
-    // Which ops run, and which of them again: of ops as recorded, of those that are left before
-    // kernels are made, and of the kernels and ops behind. None, or nothing: the graph stays as it
-    // is.
+    // They choose which steps run, and which run again: among recorded ops, among the ops left
+    // before kernels are made, and among the final kernels and ops. The graph stays unchanged
+    // where one is null or returns nothing.
     ChoosePlan choose_whole = {}, choose_plan = {}, choose_units = {};
-    ChooseSpill choose_spill = {};  // none: all stays
+    ChooseSpill choose_spill = {};  // null: all values stay in memory
     bool recomputes_cheap = true;  // what costs next to nothing runs again (recompute_cheap)
 };
 
@@ -85,19 +85,19 @@ Graph dedup(Graph graph);
 
 // Leaves out nodes that no output needs.
 Graph drop_dead(Graph graph);
-// The first of them; null: there is none.
+// The first node that no output needs; null: there is none.
 const Node* dead_node(const Graph& graph);
 
 // Attention that the program writes in products and softmax becomes one op, forward and backward.
 // Why: it keeps nothing as large as the scores.
 Graph attend(Graph graph);
 
-// Begins collective operations as soon as their operands are there: so that they run beside what is
-// computed after these. Keeps the bits.
+// Begins collective operations as soon as their operands exist, so that they run beside later
+// computation. Keeps the bits.
 Graph begin_exchanges(Graph graph);
 
-// Where the device's memory is apart from the host's: what jit.offload marks waits in the host's
-// memory between forward and backward. Keeps the bits.
+// Where the device has memory of its own, values that jit.offload marks wait in the host's memory
+// between forward and backward. Keeps the bits.
 Graph offload(Graph graph, const PipelineOptions& options);
 
 // Begins each transfer back so early that it is over when its value is read, and no earlier.
@@ -111,13 +111,13 @@ Graph order_steps(Graph graph, const PipelineOptions& options);
 // Keeps the bits.
 Graph rematerialize_whole(Graph graph, const PipelineOptions& options);
 
-// The same, as options.choose_plan says, of the ops that are left when all but kernels is decided.
+// Does the same as options.choose_plan says, to the ops left when all but kernels is decided.
 Graph rematerialize(Graph graph, const PipelineOptions& options);
 
 // Computes again what costs next to nothing instead of keeping it. Keeps the bits.
 Graph recompute_cheap(Graph graph, const PipelineOptions& options);
 
-// As rematerialize, where kernels have been made: each of them runs again as it is. Keeps the bits.
+// Does what rematerialize does once kernels are made: each one runs again whole. Keeps the bits.
 Graph rematerialize_units(Graph graph, const PipelineOptions& options);
 
 // Values wait in a file while nothing needs them, as options.choose_spill says. Keeps the bits.
@@ -125,12 +125,12 @@ Graph spill(Graph graph, const PipelineOptions& options);
 
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(Graph graph);
-// OpDef::prefers_channels_last; on a GPU, whose library does in any case, of all that have it.
+// Asks OpDef::prefers_channels_last; the library of a GPU prefers it for every op that has one.
 bool prefers_channels_last(const Graph& graph, const Node& node);
 
 // Biases and residuals that are added to convolutions and matrix products become steps of them.
 // Why: the products have each element in a register once. Keeps the bits. (A product with other
-// element-wise ops behind it is left to fuse, where its kernel is as fast as the library's.)
+// element-wise ops after it is left to fuse, where its kernel is as fast as the library's.)
 Graph fuse_epilogues(Graph graph, const PipelineOptions& options = {});
 
 // Biases that are added to products of halves become steps of them on a GPU, whose library adds
@@ -145,20 +145,20 @@ Graph align_rows(Graph graph, const PipelineOptions& options = {});
 // a GPU. Why: gradients of weights and biases read one large value.
 Graph join_sums(Graph graph, const PipelineOptions& options = {});
 
-// The same as fuse_epilogues with relu, which then may give NaN for -inf.
+// Does what fuse_epilogues does, for relu, which then may give NaN for -inf.
 Graph fuse_relu(Graph graph, const PipelineOptions& options = {});
 
 // Multiplies the fixed weights of a convolution by the scale that follows it, as normalization in
-// inference has one. Why: that is computed once, and what is left is a bias.
+// inference has one. Why: the scaled weights are computed once, and a bias is left.
 Graph fold_scales(Graph graph, const PipelineOptions& options);
 
 // Fixed weights of convolutions and products go, packed as the device wants them, into the
-// prologue, with all that they are computed from. Under a limit of memory only where the caller
-// says so: the packed weights stay beside the others, and the plan counts both.
+// prologue, with all that they are computed from. Under a limit of memory they go only where the
+// caller says so: the packed weights stay beside the others, and the plan counts both.
 Graph bind_weights(Graph graph, const PipelineOptions& options);
 
-// Where work behind a failure is not left out: what replaces an input keeps the old value if
-// something has failed.
+// Makes results that replace inputs keep the old value after a failure, where a device runs work
+// that was queued after one.
 Graph guard_updates(Graph graph, const PipelineOptions& options);
 
 // Moves reshapes out of the way of fuse. Why: a kernel has one shape. Keeps the bits.
@@ -186,11 +186,11 @@ Graph gather_casts(Graph graph, const PipelineOptions& options = {});
 // Joins kernels that are equal and independent into one step with several launches.
 Graph batch(Graph graph);
 
-// The same passes for the graphs that ops hold (jit/subgraph.h).
+// Runs these passes on the graphs that ops hold (jit/subgraph.h).
 Graph optimize_subgraphs(Graph graph, const PipelineOptions& options);
 
-// Writes ops that are made of simpler ones (softmax, layer norm, ...) as those, so that kernels can
-// hold them together with their neighbours.
+// Replaces ops (softmax, layer norm, ...) by the simpler ones that make them up, so that kernels
+// can hold them together with their neighbours.
 Graph expand(Graph graph, const PipelineOptions& options = {});
 
 }  // namespace megjit::jit

@@ -61,7 +61,7 @@ private:
     struct Source {
         ValueId tensor = {};
         StridedView view = {};
-        bool saves_copies = false;  // others than reshapes stood between
+        bool saves_copies = false;  // not only reshapes stood between
     };
 
     Source source_of(ValueId value, bool takes_slices) const {
@@ -123,7 +123,7 @@ private:
         return read >= rewrite_.to.type(source.tensor).numel();
     }
 
-    // False where nothing is won, or the device does not compute it: then it stays as it is.
+    // False where that saves nothing, or the device cannot do it: the node then stays unchanged.
     bool place(const Node& node) {
         const bool grad = is_grad(node);
         if (is_kept(node)) return false;

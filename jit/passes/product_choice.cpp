@@ -99,7 +99,7 @@ std::string problem_of(const Graph& graph, const Node& product) {
     return text;
 }
 
-// The product and an element-wise op behind it, which no library takes.
+// The product and an element-wise op after it, which no library takes.
 Graph alone(const Graph& graph, const Node& product) {
     Graph made;
     made.set_device(graph.device());

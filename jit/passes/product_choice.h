@@ -1,4 +1,4 @@
-// jit/passes/product_choice.h -- who computes a product with element-wise ops behind it: the
+// jit/passes/product_choice.h -- who computes a product with element-wise ops after it: the
 // device's library and a kernel for those ops, or one generated kernel for all.
 #pragma once
 
@@ -16,9 +16,9 @@ struct ProductChoice {
 // guesses: no card has timed them beside it.
 constexpr double kSpeedOfTiles = 0.5, kSpeedOfTensorTiles = 0.25;
 
-// As measured on this machine, by the timings that are there (codegen/tuning.h); else by a model:
-// the second factor is so small, and the sum so short, that the result's way through memory counts,
-// and the device has no instructions of its own for the dtype.
+// Decides by the timings of this machine (codegen/tuning.h), else by a model: a kernel is generated
+// where the second factor is so small, and the sum so short, that the result's way through memory
+// counts, and the device has no instructions of its own for the dtype.
 // On a GPU nothing is measured: there a model compares what the result's way through memory takes
 // with what the library is faster by. With MEGJIT_TUNE=on what was not measured is measured first,
 // which takes up to a second.

@@ -21,7 +21,7 @@ bool is_transient(const Node& node) {
     return node.kind == NodeKind::op && runtime::is_transient(*node.op, node.attrs);
 }
 
-// Does a pass behind this one put element-wise ops into kernels?
+// Does a later pass put element-wise ops into kernels?
 bool is_fused_later(const PipelineOptions& options, Recomputes what) {
     return what != Recomputes::units && (options.opt_level >= 3 || options.fuse);
 }

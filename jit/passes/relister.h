@@ -23,11 +23,11 @@ public:
 
     void run(const Node& node);  // an op of the graph, no view
     ValueId add(Node node, ValueId read,
-                const Type& type);  // an op of one operand that the graph has not
-    ValueId last_copy(ValueId old) const { return *now_[at(old)]; }  // of no view
+                const Type& type);  // an op of one operand, new to the graph
+    ValueId last_copy(ValueId old) const { return *now_[at(old)]; }  // `old` is no view
     void read_from(ValueId old, ValueId fresh) {
         now_[at(old)] = fresh;
-    }  // instead of the last copy
+    }  // reads take `fresh` instead of the last copy
     Graph finish();
 
 private:
@@ -36,7 +36,7 @@ private:
 
     const Graph& from_;
     Graph to_;
-    std::vector<bool> is_output_;  // or what an output views
+    std::vector<bool> is_output_;  // by value: it is an output, or one views it
     std::vector<bool> has_run_;  // by first output of a step
     std::vector<std::optional<ValueId>> now_;
     std::vector<std::optional<ValueId>> viewed_;  // views: what the last copy views

@@ -58,7 +58,7 @@ Graph order_for_peak(Graph graph, const PipelineOptions& options) {
         return is_host_copy(node) || (node.op && runtime::is_ordered(*node.op));
     };
     if (std::any_of(graph.nodes().begin(), graph.nodes().end(), overlaps)) return graph;
-    PipelineOptions without_scratch = options;  // asking for it takes most of the time
+    PipelineOptions without_scratch = options;  // asking for scratch sizes takes most of the time
     without_scratch.device = nullptr;
     if (worthwhile_order(RecomputeProblem(graph, without_scratch, Recomputes::ops).problem).empty())
         return graph;

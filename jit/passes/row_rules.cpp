@@ -54,7 +54,7 @@ std::optional<RowRule> rule_of_broadcast(std::span<const Type> inputs, const Sha
 std::optional<RowRule> rule_of_product(const runtime::Contraction& product,
                                        std::span<const Type> inputs, int64_t rows) {
     const int summed = product.space.rank() - 1;
-    // Does operand i have the rows as its outermost axes, by these axes of the space?
+    // Are the rows the outermost axes of operand i, by these axes of the space?
     const auto are_outside = [&](size_t i, int first, int end) {
         int64_t stride = inputs[i].numel();
         for (int axis = first; axis < end; ++axis) {

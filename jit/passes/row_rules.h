@@ -22,7 +22,7 @@ struct RowRule {
     bool sums = false;  // over the rows
 };
 
-// By what the op says of itself (OpDef); nothing: its rows hang together.
+// The rule by what the op says of itself (OpDef); nothing where its rows depend on each other.
 std::optional<RowRule> rule_of(const Graph& graph, const Node& node, int64_t rows);
 
 }  // namespace megjit::jit

@@ -40,7 +40,7 @@ private:
     }
     ValueId operand(const Node& node, size_t i) const { return rewrite_.map(node.inputs[i]); }
 
-    // A value of the new graph that equals the node's result, or nothing.
+    // Returns a value of the new graph that equals the node's result, or nothing.
     std::optional<ValueId> replacement(const Node& node) {
         const Type& type = rewrite_.from.type(node.outputs[0]);
         switch (node.op->access) {
@@ -65,7 +65,7 @@ private:
         return std::nullopt;
     }
 
-    // The rule's op of operand `x`, the other one being its number.
+    // Applies the rule's op to operand `x`; the other operand is its number.
     ValueId at_number(const Node& node, const runtime::AtNumber& rule, size_t x) {
         const OpDef& op = rule.op();
         const bool is_it =

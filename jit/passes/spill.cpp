@@ -28,7 +28,7 @@ std::vector<std::pair<ValueId, ValueId>> replaced_inputs(const Graph& graph, con
     std::map<int, ValueId> inputs;
     for (const Node& node : graph.nodes())
         if (node.kind == NodeKind::input) inputs[node.slot] = node.outputs[0];
-    std::map<ValueId, int> given;  // how often an output shows the value
+    std::map<ValueId, int> given;  // how many outputs show the value
     for (ValueId output : graph.outputs) ++given[viewed_by(graph, output)];
     std::vector<std::pair<ValueId, ValueId>> found;
     for (size_t k = 0; k < step.outputs.size(); ++k) {
@@ -53,8 +53,8 @@ void read_operands_alone(RecomputeProblem& problem) {
     }
 }
 
-// Steps that make what replaces an input, and small values that serve them alone, run as early as
-// what they read is there: a step of training trains each layer in its backward pass, where
+// Steps that make results which replace inputs, and small values that serve them alone, run as soon
+// as their operands exist: a step of training trains each layer in its backward pass, where
 // transfers of parameters and states pass beside products. Otherwise they would all wait at the
 // end, where nothing else is left to run.
 class EarlyUpdates {
@@ -113,7 +113,7 @@ private:
         return is_read;
     }
 
-    // And what waits for it alone.
+    // Places the step, then the early steps that wait for it alone.
     void place(uint32_t step) {
         size_t next = order_.size();
         for (order_.push_back(step); next < order_.size(); ++next)

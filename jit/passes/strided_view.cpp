@@ -17,7 +17,7 @@ void drop_single_axes(StridedView& view) {
 }
 
 // Takes axes of both sides until they have equally many elements; those of the view must be
-// neighbours in memory. The same number of elements on both sides, none of 0.
+// neighbours in memory. Both sides have the same number of elements, not 0.
 std::optional<StridedView> reshaped(StridedView view, const runtime::Shape& shape) {
     drop_single_axes(view);
     StridedView made{view.offset, Ints(shape.begin(), shape.end()),

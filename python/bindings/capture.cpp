@@ -10,7 +10,7 @@ namespace megjit::python {
 bool is_bare_tensor(PyObject* object) {
     if (Py_TYPE(object) != tensor_class()) return false;
     PyObject* const own = PyObject_GenericGetDict(object, nullptr);
-    if (!own) PyErr_Clear();  // of a class without
+    if (!own) PyErr_Clear();  // its class has no dict
     const bool is_bare = !own || PyDict_Size(own) == 0;
     Py_XDECREF(own);
     return is_bare;
@@ -32,7 +32,7 @@ void Capture::note_operand(PyObject* tensor) {
     if (const jit::Session* session = is_for_dump_ ? jit::Session::running() : nullptr;
         session && session->is_placeholder(*value))
         return;
-    // What it was rebound to is the value of another one.
+    // A rebound tensor holds the value of another one.
     if (is_for_dump_ && rebound_.contains(reinterpret_cast<uint64_t>(tensor))) return;
     const auto [known, is_new] = handles_.emplace(value->id(), nb::borrow(tensor));
     if (is_new || known->second.ptr() == tensor || value->is_constant) return;
@@ -74,7 +74,7 @@ const Capture::Grad* Capture::grad_before(nb::handle object, const jit::Session&
 }
 
 void Capture::drop_temporaries(const jit::Session& session, const References& of_call) {
-    while (drops_temporaries_once(session, of_call)) {}  // what one held may go with the next
+    while (drops_temporaries_once(session, of_call)) {}  // an object may have held others
 }
 
 Capture::References Capture::references() const {

@@ -19,19 +19,19 @@ namespace megjit::python {
 // Says what holds the value of a slot in a call without the body.
 struct SlotSource {
     jit::Input::Kind kind = jit::Input::Kind::captured;
-    size_t argument = 0;  // which; of a gradient: of those that the call sets
+    size_t argument = 0;  // its index; that of a gradient among those the call sets
     nb::object object = {};  // captured: a Tensor; option: a callable that gives a Tensor
     bool is_grad = false;  // captured: its .grad
-    runtime::RandomState* generator = nullptr;  // gives a key, on `device`
-    std::optional<int64_t> keys = {};  // or so many
+    runtime::RandomState* generator = nullptr;  // it gives a key, on `device`
+    std::optional<int64_t> keys = {};  // the generator gives so many keys
     runtime::Device* device = nullptr;
     TensorRef constant = {};
 };
 
-// Tells whether it is a Tensor and no more: without a class, and attributes, of a program's own.
+// Tells whether it is a plain Tensor: the program gave it no class or attributes of its own.
 bool is_bare_tensor(PyObject* object);
-// Returns the tensors of a gradient: itself, or rows and values of one that is kept as rows; none
-// for None.
+// Returns the tensors of a gradient: itself, or its rows and values where it is kept as rows. None
+// has no tensors.
 std::vector<nb::object> parts_of_grad(nb::handle grad);
 
 class Capture {
@@ -47,19 +47,19 @@ public:
     void note_rebound(PyObject* tensor) {
         rebound_.emplace(reinterpret_cast<uint64_t>(tensor), nb::borrow(tensor));
     }
-    void note_grad(PyObject* tensor);  // its .grad is about to change
-    // `tensor` is about to be put in the place of another one, which then holds a value of another
-    // state of a file.
+    void note_grad(PyObject* tensor);  // to be called before its .grad changes
+    // `tensor` is about to replace the value of another Tensor, which then holds the value of
+    // another state of a file.
     void note_source(PyObject* tensor) {
         if (is_for_dump_) note_operand(tensor);
     }
-    // The body has returned it, and so many references to it are of what it returned.
+    // The body has returned `tensor`, and its results hold so many references to it.
     void note_result(PyObject* tensor, Py_ssize_t references) {
         results_.emplace_back(nb::borrow(tensor), references);
     }
-    // The body read the value of a tensor from outside: later calls could not.
+    // The body read the value of a tensor from outside: calls without the body could not.
     void note_read(const TensorRef& tensor);
-    // Why calls without the body cannot do what it did, or "".
+    // Says why calls without the body cannot do what the body did.
     void note_unrepeatable(std::string reason) { unrepeatable_ = std::move(reason); }
     const std::string& unrepeatable() const { return unrepeatable_; }
     const std::string& read_at() const { return read_at_; }  // where a value was read, or ""
@@ -73,11 +73,11 @@ public:
 
     struct Grad {
         nb::object tensor, before;  // before: its .grad when the body began, or None
-        // The body has put another Tensor of its own in its place.
+        // Has the body put another Tensor of its own in the place of `before`?
         bool is_new(const jit::Session& session) const;
     };
     const std::vector<Grad>& grads() const { return grads_; }
-    bool is_grad(nb::handle object) const;  // which a tensor had when the body began
+    bool is_grad(nb::handle object) const;  // was it a tensor's .grad when the body began?
 
     void note_getter(const TensorRef& tensor, nb::object getter) {
         getters_.emplace(tensor->id(), std::move(getter));
@@ -86,25 +86,25 @@ public:
     const std::unordered_map<uint64_t, nb::object>& handles() const { return handles_; }
     const std::unordered_map<uint64_t, nb::object>& getters() const { return getters_; }
 
-    // To be called before the session ends: lets go of objects that nobody holds but it, and the
-    // call by so many references.
+    // To be called before the session ends: lets go of objects that only this capture and the call
+    // hold, the call by so many references.
     using References = std::unordered_map<PyObject*, Py_ssize_t>;
     void drop_temporaries(const jit::Session& session, const References& of_call);
-    References references() const;  // that it holds
-    void count_results(References& counts) const;  // adds those that what was returned holds
+    References references() const;  // all that this capture holds
+    void count_results(References& counts) const;  // adds those that the results hold
     // Ids of values from before the call whose objects have no further references.
     std::vector<uint64_t> released(const References& known) const;
-    // One that no later call could find again makes the recording unrepeatable.
+    // A source that no later call could find again makes the recording unrepeatable.
     std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);
-    // An object that outlives the call with another value: one of the session, or what the body has
-    // made of host data. The latter is a value of the step: each call puts it there again.
+    // An object that outlives the call with another value: one of the session, or one that the
+    // body has made from host data. Each call puts the latter there again.
     struct Update {
         nb::object object;
         std::optional<jit::RecordId> value = {};
         TensorRef constant = {};
     };
     std::vector<Update> updates(const jit::Session& session) const;
-    // Objects whose values are constants of the record: what each must still hold, by its id.
+    // Objects whose values are constants of the record, each with the id that it must still hold.
     std::vector<std::pair<nb::object, uint64_t>> held_constants(const jit::Session& session) const;
 
 private:
@@ -116,7 +116,7 @@ private:
     std::unordered_map<uint64_t, nb::object> getters_;  // by tensor id
     std::vector<std::pair<nb::object, nb::object>> twins_;
     std::vector<std::pair<nb::object, Py_ssize_t>> results_;
-    uint64_t first_inside_id_ = 0;  // of the tensors that the body makes
+    uint64_t first_inside_id_ = 0;  // the first id that the body gives to a tensor
     const bool is_for_dump_;
     std::string unrepeatable_, read_at_;
     std::vector<std::pair<TensorRef, std::string>> excluded_reads_;

@@ -130,7 +130,7 @@ private:
     std::shared_ptr<processes::World> world_;
     std::shared_ptr<processes::mpi::Engine> mpi_;
     std::shared_ptr<processes::gloo::Engine> gloo_;
-    std::vector<int> machines_;  // by rank; empty: their groups are flat
+    std::vector<int> machines_;  // by rank; empty: groups are flat
     std::vector<std::string> groups_;
 };
 #endif
@@ -140,7 +140,7 @@ void barrier(const std::string& group) {
     runtime::meet(*runtime::find_communicator(group), {"group_barrier", runtime::user_line()});
 }
 
-// What this process needs for NCCL on its GPU, and why it cannot: one of the two is empty.
+// What this process needs for NCCL on its GPU, or why it cannot use NCCL: one of the two is empty.
 std::pair<std::string, std::string> nccl_place([[maybe_unused]] const std::string& device) {
     std::string place, why_not = "this build has no GPUs";
 #ifdef MEGJIT_WITH_CUDA

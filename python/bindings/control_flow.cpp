@@ -17,7 +17,7 @@ nb::list list_of(const Tensors& tensors) {
     return result;
 }
 
-// What it has read from outside so far. Random keys that it has drawn are the next ones again.
+// Lists what the body has read from outside so far. Random keys that it drew are the next again.
 nb::list read_by(const BodyRecorder& body) {
     nb::list result;
     for (const TensorRef& tensor : body.captured())

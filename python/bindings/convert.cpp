@@ -34,7 +34,7 @@ nb::object numpy() { return nb::module_::import_("numpy"); }
 // np.dtype objects by DType; made at first use and kept for the life of the process.
 PyObject* dtype_objects[runtime::kDTypeCount] = {};
 
-// A view of an ndarray's bytes. Extension dtypes such as bfloat16 have no buffer: they are seen as
+// A view of an ndarray's bytes. Extension dtypes such as bfloat16 have no buffer: it shows their
 // bytes.
 class ArrayBytes {
 public:
@@ -149,7 +149,7 @@ TensorRef number_tensor(PyObject* object, DType dtype, bool constant, runtime::D
     return runtime::make_tensor(cached->type(), cached->storage());
 }
 
-// Is it a value of the dtype, so that a comparison with it is one of values?
+// Is the number a value of the dtype, so that a comparison compares values?
 bool is_value_of(DType dtype, double number) {
     if (info(dtype).category != runtime::Category::integer) return true;
     const Range range = range_of(dtype);
@@ -441,7 +441,7 @@ bool is_square(const runtime::OpDef& op, PyObject* const* args, size_t count) {
     const bool is_two = PyLong_Check(args[1])    ? PyLong_AsLong(args[1]) == 2
                         : PyFloat_Check(args[1]) ? PyFloat_AsDouble(args[1]) == 2
                                                  : false;
-    PyErr_Clear();  // of an integer that no long holds
+    PyErr_Clear();  // no long holds the integer
     return is_two && runtime::is_floating(value_of(args[0])->dtype());
 }
 
@@ -507,7 +507,7 @@ std::string user_location() {
         std::string path = nb::cast<std::string>(file);
         return path.substr(0, path.rfind('/') + 1);
     }();
-    // By attributes: the stable ABI knows no fields.
+    // It reads attributes: the stable ABI knows no fields.
     static const auto& [co_filename, co_name, f_back] = *new std::array<nb::object, 3>{
         interned("co_filename"), interned("co_name"), interned("f_back")};
     const auto get = [](nb::handle of, nb::handle name) {

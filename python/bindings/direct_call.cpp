@@ -20,7 +20,7 @@ size_t index_in(const nb::list& objects, nb::handle object) {
     return i;
 }
 
-// Another tensor with this value: what the body makes is another one in each call.
+// Makes another tensor with this value, as the body makes another one in each call.
 TensorRef same_value(const TensorRef& tensor) {
     if (tensor->is_constant) return tensor;
     return runtime::make_tensor(tensor->type(), tensor->storage());
@@ -325,7 +325,7 @@ nb::object DirectCall::made(const Grad& grad, const Tensors& values) {
     return grad.rows.type()(first, wrap(values[grad.first + 1]), grad.rows.attr("shape"));
 }
 
-// The new ones, in order.
+// Sets the new gradients, and returns them in order.
 nb::list DirectCall::set_grads(const Tensors& values, const nb::list& arguments) const {
     nb::list grads;
     for (size_t i = 0; i < grads_.size(); ++i) {
@@ -335,7 +335,7 @@ nb::list DirectCall::set_grads(const Tensors& values, const nb::list& arguments)
     return grads;
 }
 
-// A result that each call makes, as the body does: of its class, and with its attributes.
+// Makes a result as the body does in each call, with its class and its attributes.
 nb::object DirectCall::made(const Result& result, TensorRef value) {
     if (!result.type) return wrap(std::move(value));
     nb::object object =

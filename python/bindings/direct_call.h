@@ -1,6 +1,6 @@
-// python/bindings/direct_call.h -- DirectCall: the Python side of jit::DirectCall. From which
-// objects the tensors of a call come that does not run the body, which objects are rebound after
-// it, and what it returns.
+// python/bindings/direct_call.h -- DirectCall: the Python side of jit::DirectCall. It knows
+// from which objects the tensors of a call without the body come, which objects the call rebinds,
+// and what it returns.
 #pragma once
 
 #include <memory>
@@ -16,19 +16,19 @@ namespace megjit::python {
 
 class DirectCall {
 public:
-    // From a call whose body has returned `results`, before its session ends. `were_there`: which
-    // of them are objects that the body found. `guards`: the number of those that say when it
-    // holds.
+    // Made from a call whose body has returned `results`, before its session ends. `were_there`:
+    // which results are objects that the body found. `guards`: the number of the guards that say
+    // when it holds.
     DirectCall(const jit::Session& session, Capture& capture, const nb::list& arguments,
                const nb::list& results, const std::vector<bool>& were_there, uint64_t guards);
-    // Where the body reads a value or leaves the trace, which calls without it cannot; or "".
+    // Says where the body reads a value or leaves the trace (calls without it cannot); or "".
     std::string read_in(const jit::Version& version) const;
-    // Once the session has ended.
+    // To be called once the session has ended.
     void complete(const jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
 
     uint64_t guards() const { return guards_; }
-    // Calls that these facts take, and for which they hold, need no guards: of what run() gives,
-    // `result_of` makes their result. Until they are null again.
+    // Until they are null again: calls that these facts take, and for which they hold, need no
+    // guards, and `result_of` makes their result from what run() gives.
     void set_facts(nb::object facts, nb::object result_of);
     const Facts* facts() const { return facts_; }
     const nb::object& result_of() const { return result_of_; }
@@ -38,28 +38,28 @@ public:
     nb::list tensors_with_grads() const;
     // Tensors, arguments aside, that each call rebinds.
     nb::list updated() const;
-    // Why later calls need the body nevertheless, or "".
+    // Says why later calls need the body nevertheless, or "".
     const std::string& reason() const { return reason_; }
 
-    // What the body would have returned, flat; None where this call needs the body. One call at a
-    // time.
+    // Returns what the body would have returned, flat; None where this call needs the body. Only
+    // one call may run at a time.
     nb::object run(const nb::list& arguments) const;
 
-    int traverse(visitproc visit, void* arg) const;  // what it holds, for the cycle collector
+    int traverse(visitproc visit, void* arg) const;  // shows what this holds to the cycle collector
 
 private:
     struct Update {
         nb::object object;
-        size_t argument = 0;  // it is this argument; their number: it is none
-        size_t slot = 0;  // whose tensor it holds before the call; the number of slots: of none
-        TensorRef constant = {};  // what it holds after each call; null: the wanted value
+        size_t argument = 0;  // `object` is this argument; their number: it is none
+        size_t slot = 0;  // the slot whose tensor it holds before; their number: none
+        TensorRef constant = {};  // its value after each call; null: the wanted value
     };
     struct Grad {
         nb::object tensor;
         size_t argument = 0;  // the tensor is this argument; their number: it is none
-        bool was_none = true, was_tensor = false;  // before the call
-        size_t first = 0;  // of the wanted values: its place, or that of its rows
-        nb::object rows = {};  // one that is kept as rows, as it was recorded
+        bool was_none = true, was_tensor = false;  // .grad before the call
+        size_t first = 0;  // place of it, or of its rows, in the wanted values
+        nb::object rows = {};  // the recorded gradient, where it is kept as rows
     };
     struct Result {
         enum class From : uint8_t {
@@ -70,10 +70,10 @@ private:
             constant,
             fixed
         } from = From::value;
-        size_t index = 0;  // value: of the wanted ones; grad, argument, result (again): which
-        nb::object object = {};  // fixed
-        TensorRef constant = {};  // what a new object holds
-        nb::object type = {}, attributes = {};  // of the new object; null: a bare Tensor
+        size_t index = 0;  // by `from`: which wanted value, grad, argument or result (again)
+        nb::object object = {};  // the fixed one
+        TensorRef constant = {};  // the value of a new object
+        nb::object type = {}, attributes = {};  // the new object's; null: a bare Tensor
         bool is_made() const { return from == From::value || from == From::constant; }
     };
     void find_twins(const Capture& capture, const nb::list& arguments);
@@ -102,13 +102,13 @@ private:
     nb::list results_of(const Tensors& values, const nb::list& arguments) const;
 
     std::unique_ptr<jit::DirectCall> call_;
-    std::vector<jit::RecordId> wanted_;  // of the updates, then of gradients, then of results
+    std::vector<jit::RecordId> wanted_;  // values of updates, then gradients, then results
     std::vector<SlotSource> sources_;  // by slot
     std::vector<Update> updates_;
-    size_t computed_updates_ = 0;  // the first of them; the others are constants
+    size_t computed_updates_ = 0;  // so many updates come first; the others are constants
     std::vector<Grad> grads_;  // tensors whose .grad is a new one after each call
     std::vector<size_t> same_object_;  // by argument: the first one that is this object
-    bool may_hold_one_value_ = false;  // two arguments did
+    bool may_hold_one_value_ = false;  // two recorded arguments did
     std::vector<std::pair<nb::object, nb::object>> twins_;  // objects that must hold one value
     // Objects that must hold the tensor with this id: it is a constant of the program.
     std::vector<std::pair<nb::object, uint64_t>> constants_;

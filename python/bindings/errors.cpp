@@ -21,7 +21,7 @@ PyObject* out_of_memory_error = nullptr;
 // errors by these words of torch.
 constexpr std::string_view kInTorchsWords =
     "kind: out of memory. In torch's words: \"DefaultCPUAllocator: can't allocate memory\"";
-constexpr std::ptrdiff_t kMostLines = 6;  // of an error
+constexpr std::ptrdiff_t kMostLines = 6;  // limit of an error's text
 
 PyObject* class_of(ErrorKind kind) {
     switch (kind) {

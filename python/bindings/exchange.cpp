@@ -55,7 +55,7 @@ void add_abandoned(Owner* owner) {
     while (!abandoned.compare_exchange_weak(owner->next, owner)) {}
 }
 
-// Those whose work still runs wait for the next time.
+// Owners whose work still runs wait for the next time.
 int release_abandoned(void*) {
     for (Owner* owner = abandoned.exchange(nullptr); owner;) {
         Owner* const next = owner->next;
@@ -102,7 +102,7 @@ nb::dlpack::dtype theirs_of(DType dtype) {
     return std::ranges::find(kDTypes, dtype, &Row::ours)->theirs;
 }
 
-// From an element to the next along each axis, in elements; of a layout that is not packed.
+// The strides by axis, in elements, of a layout that is not packed.
 std::array<int64_t, runtime::kMaxRank> steps_of(const Type& type) {
     std::array<int64_t, runtime::kMaxRank> steps = type.shape.row_major_strides();
     if (type.layout != Layout::channels_last) return steps;
@@ -113,7 +113,7 @@ std::array<int64_t, runtime::kMaxRank> steps_of(const Type& type) {
     return steps;
 }
 
-// Memory of others, as they describe it; strides in elements.
+// Memory of others, as its owners describe it; strides count elements.
 struct Described {
     void* data = nullptr;
     int32_t device = 0, device_number = 0;
@@ -266,7 +266,7 @@ nb::object exported(const TensorRef& value) {
                          is_host ? 0 : value->device().info().number));
 }
 
-// A channels-last value as it lies, if that is the host's memory; anything else in row-major order.
+// Returns a channels-last value of the host unchanged, and anything else in row-major order.
 TensorRef readable(const TensorRef& value) {
     if (value->type().layout != Layout::channels_last || !value->device().is_host() ||
         runtime::context().tracer)
@@ -287,7 +287,7 @@ nb::object lend(const Handle& self) {
     return exported<nb::ro>(value);
 }
 
-// Where the value lies, which is a GPU: it, or a copy that the taker may write to.
+// Lends the value on its GPU, or a copy there that the taker may write to.
 nb::object lend_in_place(const Handle& self, bool copies) {
     TensorRef value = self.value();
     if (Capture* capture = Capture::current()) capture->note_read(value);
@@ -308,7 +308,7 @@ bool is_free_to_give(const TensorRef& value) {
            readable(value)->id() == value->id();
 }
 
-// Gives a value away that nobody else has: its new owner may write to it.
+// Gives away a value that nobody else has: its new owner may write to it.
 nb::object give_away(const Handle& self) {
     return is_free_to_give(self.value()) ? exported<>(self.value()) : nb::none();
 }
@@ -321,11 +321,11 @@ struct CFunctions {
     void (*make)();
     int (*managed_of)(PyObject*, CManaged**);
     int (*object_of)(CManaged*, PyObject**);
-    int (*tensor_of)(PyObject*, CTensor*);  // good as long as the object
+    int (*tensor_of)(PyObject*, CTensor*);  // the tensor is good as long as the object
     void (*stream)();
 };
 
-// How a result is wanted: of that dtype (none of ours: never), with these strides (none: in any
+// How a result is wanted: its dtype (null: no dtype of ours, never met) and its strides (null: any
 // order).
 struct Wanted {
     std::optional<DType> dtype;
@@ -355,7 +355,7 @@ const Wanted& wanted_of(nb::handle object) {
     return *nb::inst_ptr<Wanted>(object);
 }
 
-// What a list has now: the calls that follow are Python's, and may change it.
+// Copies the list: the calls that follow are Python's, and may change it.
 std::vector<nb::object> objects_of(const nb::list& list) {
     std::vector<nb::object> objects;
     objects.reserve(nb::len(list));
@@ -375,11 +375,11 @@ public:
             refuse("its class has other functions for it");
     }
 
-    // All tensors of a call, ours in the place of theirs; what cannot be shared as it lies, or is
-    // none, stays as it is.
+    // All tensors of a call, ours in the place of theirs. What cannot be shared in place, or is no
+    // tensor, stays unchanged.
     struct Shared {
         nb::list values = {};
-        std::vector<size_t> left = {};  // places of what could not be shared
+        std::vector<size_t> left = {};  // places of tensors that could not be shared
     };
     Shared ours(const nb::list& values) const {
         release_abandoned(nullptr);
@@ -393,9 +393,9 @@ public:
         return result;
     }
 
-    // A call with theirs alone whose results can all be given as wanted; takes `values`. None, and
-    // they stay, where one of both cannot be shared, or nothing was recorded for them: the call is
-    // to be made in other ways.
+    // Makes a call whose operands and results can all be shared as wanted, and empties `values`.
+    // Returns None, and leaves them, where one cannot be shared or nothing was recorded for them:
+    // the caller makes the call in other ways.
     nb::object replayed(const nb::callable& replay, const nb::list& wanted, nb::list values) const {
         const Shared given = ours(values);
         if (!given.left.empty()) return nb::none();
@@ -409,7 +409,7 @@ public:
         return std::move(results.values);
     }
 
-    // Theirs over the memory of values that nobody else has, and that are as wanted.
+    // Makes theirs over the memory of values that nobody else has, and that are as wanted.
     Shared theirs(const nb::list& values, const nb::list& wanted) const {
         const auto given_values = objects_of(values), forms = objects_of(wanted);
         if (given_values.size() != forms.size())

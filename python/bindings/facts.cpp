@@ -11,8 +11,8 @@
 namespace megjit::python {
 namespace {
 
-// These attributes of a tensor are none of a program's: gradients are compared by themselves, and
-// what other libraries see of a value is no business of the body.
+// Is the attribute of a tensor a fact? Gradients are compared apart, and what other
+// libraries see of a value (_lent) does not change the body.
 bool is_fact(PyObject* name) {
     return PyUnicode_CompareWithASCIIString(name, "grad") != 0 &&
            PyUnicode_CompareWithASCIIString(name, "_lent") != 0;
@@ -20,7 +20,7 @@ bool is_fact(PyObject* name) {
 
 nb::object dict_of(PyObject* object) {
     PyObject* const own = PyObject_GenericGetDict(object, nullptr);
-    if (!own) PyErr_Clear();  // of a class without
+    if (!own) PyErr_Clear();  // its class has no dict
     return nb::steal(own);
 }
 

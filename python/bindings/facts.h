@@ -32,7 +32,7 @@ public:
     size_t differing(size_t place) const;
     nb::list now(size_t place) const { return to_list(objects_of(things_.at(place))); }
     nb::list held(size_t place) const { return to_list(things_.at(place).held); }
-    void hold(size_t place);  // what it holds now is the same from here on
+    void hold(size_t place);  // from here on, the thing must hold what it holds now
 
     // Says which arguments the call had. `positional`: a tuple for each tensor (its class and
     // attributes) and each container (its class, its keys and such entries), all else as it is.
@@ -46,7 +46,7 @@ public:
     // into `tensors`. False may mean that only the guards can tell.
     bool takes(PyObject* const* arguments, size_t count, PyObject* names, nb::list& tensors) const;
 
-    int traverse(visitproc visit, void* arg) const;  // what it holds, for the cycle collector
+    int traverse(visitproc visit, void* arg) const;  // shows what this holds to the cycle collector
 
 private:
     struct Thing {
@@ -67,7 +67,7 @@ private:
     std::vector<std::pair<nb::object, nb::object>> keywords_;
     std::vector<std::pair<size_t, nb::object>> grads_, fixed_;
     nb::object captured_held_;
-    std::unordered_set<PyObject*> captured_;  // the same ones
+    std::unordered_set<PyObject*> captured_;  // the tensors in captured_held_
 };
 
 }  // namespace megjit::python

@@ -48,10 +48,10 @@ private:
     TensorRef value_;
 };
 
-// Where new tensors go, and ops without operands compute: what Python's set_default_device said.
+// Python's set_default_device sets where new tensors go, and where ops without operands compute.
 runtime::Device& default_device();
 void set_default_device(const std::string& name);
-// By any of its names; "" is the default device.
+// Finds a device by any of its names; "" is the default device.
 runtime::Device& device_named(const std::string& name);
 
 // The Python class that results are made of (megengine.Tensor); set once by tensor.py.
@@ -62,34 +62,34 @@ Handle& handle_of(PyObject* object);  // unchecked
 // The value of a Tensor, as Handle::value; TypeError for anything else. The reference is good until
 // other Python code may run.
 const TensorRef& value_of(PyObject* object);
-Tensors values_of(nb::handle list);  // of a sequence of Tensors
-// What an operation is about to read, as value_of gives it: a record for dump, or for calls without
+Tensors values_of(nb::handle list);  // takes a sequence of Tensors
+// Gives the value that an operation is about to read: a record for dump, or for calls without
 // the body, asks the objects again, and takes for a constant what none of them has held.
 const TensorRef& operand_of(PyObject* object);
 Tensors operands_of(nb::handle list);
 // Returns the same bytes under an identity of their own, so that attaching one tensor does not
-// attach the other. What records sees an op: gradients flow through the copy. A copy of a constant
+// attach the other. Tapes and traces see an op: gradients flow through the copy. A constant's copy
 // is an ordinary tensor at `place`.
 TensorRef copy_of(const TensorRef& value, runtime::Device& place);
 // Where the value lies, as programs see it: a constant that the host holds lies nowhere until it is
 // used, and stands for one on the default device.
 runtime::Device& place_of(const runtime::Tensor& value);
-// An in-place write: the object holds another value from here. A running traced call takes note.
+// Writes in place: the object holds another value from here. A running traced call takes note.
 void rebind(PyObject* tensor, TensorRef value);
 nb::object wrap(TensorRef value);  // a new megengine.Tensor
-PyObject* wrap_new(TensorRef value);  // the same, for slots
+PyObject* wrap_new(TensorRef value);  // makes one, too; for slots
 PyObject* wrap_as(PyTypeObject* type, TensorRef value);  // an instance of a subclass
-void slot_dealloc(PyObject* tensor);  // of one that nobody holds any more
+void slot_dealloc(PyObject* tensor);  // nobody holds `tensor` any more
 // `of_link(graph, value)` gives the object for a result that belongs to an edited graph.
 void set_variables(nb::object of_link);
 nb::object wrap_all(std::span<const TensorRef> values);  // one Tensor, or a tuple
 
-// Any Python value as a tensor of the default dtype for it (int -> int32, float -> float32, bool;
+// Makes a Python value a tensor of the default dtype for it (int -> int32, float -> float32, bool;
 // float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
 TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device,
                       std::optional<DType> wanted = {});
-// Anything np.asarray takes, as NumPy's array in row-major order of a dtype of ours; `wanted`: what
-// it will be cast to.
+// Holds what np.asarray takes as NumPy's row-major array of a dtype of ours; `wanted`: the dtype
+// that it will be cast to.
 struct OurArray {
     Type type;
     nb::object array;
@@ -100,9 +100,9 @@ TensorRef tensor_from_numpy(nb::handle array, bool constant, runtime::Device& de
                             std::optional<DType> wanted = {});
 // OverflowError for a number that an integer dtype cannot hold. -1 is all bits of an unsigned one.
 void check_number(nb::handle number, DType dtype);
-// The value with its elements in row-major order, on the host; a running trace is told of the read.
-// A tensor with a copy of these bytes of the host, or (null) without values.
+// Makes a tensor with a copy of these bytes of the host, or (null) without values.
 TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device);
+// The value with its elements in row-major order, on the host; a running trace is told of the read.
 TensorRef host_row_major(TensorRef tensor);
 nb::object to_numpy(TensorRef value);  // copies
 TensorRef cast_now(const TensorRef& value, DType dtype);  // eager, unseen by traces

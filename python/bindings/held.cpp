@@ -66,9 +66,9 @@ std::vector<Held> updates_of(const TracedCall& call, jit::Recorder& recorder,
     return updates;
 }
 
-// Where the body has let go of what it used, or returned, an attribute or an entry of a container
-// is another tensor in the next call: a value that it keeps and writes into nothing, or else what
-// it returns, or one from outside.
+// Where the body has let go of a tensor that it used or returned, an attribute or an entry of a
+// container is another tensor in the next call: a value that the body keeps and writes nowhere,
+// else one of its results, or one from outside.
 void note_kept(jit::Recorder& recorder, const std::vector<Held>& updates) {
     const std::vector<RecordId>& results = recorder.version()->record.results;
     std::vector<RecordId> kept = recorder.live_values();

@@ -17,7 +17,7 @@ struct Recording {
     std::vector<nb::object> holders = {};
 };
 
-// Takes down what a call that ends holds, if its body was recorded for dump; else there is no
+// Notes what a call that ends holds, if its body was recorded for dump; else there is no
 // version. What the body rebinds is no constant of the record from here on.
 Recording recording_of(TracedCall& call, const nb::list& arguments);
 

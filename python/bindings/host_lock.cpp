@@ -15,7 +15,7 @@ namespace {
 // those that asked before are let in first.
 std::atomic<int> asking{0};
 std::atomic<bool> is_ending{false};
-std::thread::id last_thread;  // that takes the interpreter down
+std::thread::id last_thread;  // the thread that takes the interpreter down
 
 void* release() { return PyEval_SaveThread(); }
 

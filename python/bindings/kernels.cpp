@@ -45,7 +45,7 @@ void check_signals() {
 }
 
 // The thread that compiles must not meet the destructors of the libraries that it uses. A kernel
-// takes a moment as a rule, and who pressed Ctrl-C does not wait even for the others.
+// takes a moment as a rule, and after Ctrl-C nobody waits even for the others.
 void finish_compiling() {
     const char* const name = PY_VERSION_HEX >= 0x030C0000 ? "last_exc" : "last_value";
     PyObject* last = PySys_GetObject(name);
@@ -54,7 +54,7 @@ void finish_compiling() {
     codegen::KernelService::instance().stop(std::chrono::milliseconds(interrupted ? 100 : 5000));
 }
 
-// Name, version as the library counts and as text, where it lies, why there is none.
+// Lists name, version (as the library counts it, and as text), path, and why there is none.
 nb::list nvidia_libraries() {
     nb::list rows;
     for (const runtime::NvidiaLibrary library : runtime::kNvidiaLibraries) {

@@ -42,7 +42,7 @@ megjit_type to_c(const Type& type) {
     return result;
 }
 
-// Attributes of the registry are no lists of reals: these are text, numbers between spaces.
+// The registry has no attributes that are lists of reals: these are text, numbers between spaces.
 std::vector<double> reals_of(const std::string& text) {
     std::istringstream in(text);
     std::vector<double> result;
@@ -287,7 +287,7 @@ const megjit_library& open_library(const std::string& path) {
     return *library;
 }
 
-// Ops of a library become ops of the registry: all of them, or none. The caller holds the GIL.
+// Makes all ops of a library ops of the registry, or none. The caller holds the GIL.
 const megjit_library& load_library(const std::string& path) {
     static std::set<const megjit_library*> loaded;
     const megjit_library& library = open_library(path);

@@ -12,10 +12,10 @@ public:
     // Takes the values out of the handles, which must outlive it; waits for those that another loan
     // has. Made and ended with Python's lock, which is let go of in between.
     explicit Loan(std::vector<Handle*> handles);
-    ~Loan();  // the handles hold `values`, but for null ones
+    ~Loan();  // gives `values` back to the handles, but for null ones
     Loan(const Loan&) = delete;
 
-    // How many have ended: while the number stays, waiting for values has changed none.
+    // How many loans have ended: while the number stays, waiting for values has changed none.
     static int ended();
 
     Tensors values;  // by handle

@@ -1,4 +1,4 @@
-// Dumped models: from a recorded version to bytes, and from bytes to a program.
+// Makes bytes (a dumped model) of a recorded version, and a program of such bytes.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>

@@ -129,7 +129,7 @@ void bind_system(nb::module_& m) {
 
 NB_MODULE(_core, m) {
     using namespace megjit::python;
-    // What a program still holds when the interpreter ends is no leak of its making.
+    // Objects that a program still holds when the interpreter ends are no leaks of its making.
     nb::set_leak_warnings(false);
     megjit::api::start(megjit::runtime::plugin_folder());
     bind_host_lock(m);

@@ -75,7 +75,7 @@ nb::object variable(const GraphEditor& editor, uint32_t id, nb::type_object type
                              editor.placeholder(static_cast<ValueId>(id))));
 }
 
-// A placeholder keeps the type that it was made with: after an edit the object gets another.
+// A placeholder keeps its first type: after an edit the object gets another placeholder.
 void refresh(const GraphEditor& editor, Handle& variable) {
     const TensorRef& value = variable.value();
     if (value->trace.session != editor.id())

@@ -141,8 +141,8 @@ PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
     });
 }
 
-// Lays operand `index` of that call as its kernel reads it best. The Tensor holds the same value
-// then, unseen by tapes and traces; while one of them records, nothing happens.
+// Lays operand `index` of that call as its kernel reads it best. The Tensor keeps the same value,
+// unseen by tapes and traces; while one of them records, nothing happens.
 void pack_operand(const std::string& name, nb::list operands, size_t index, nb::dict attributes) {
     const auto& here = runtime::context();
     if (here.tracer || !here.tapes.empty()) return;

@@ -25,7 +25,7 @@ bool has_integers(PyObject* const* args, size_t count) {
     });
 }
 
-// `of_integers`: what the operator is instead where a tensor has an integer dtype.
+// `of_integers`: the op that replaces it where a tensor has an integer dtype.
 PyObject* apply_slot(const runtime::OpDef& usual, PyObject* const* args, size_t count,
                      const runtime::OpDef* of_integers = nullptr) {
     return guard([&]() -> PyObject* {
@@ -62,7 +62,7 @@ MEGJIT_BINARY_SLOT(slot_lshift, "left_shift")
 MEGJIT_BINARY_SLOT(slot_rshift, "right_shift")
 #undef MEGJIT_BINARY_SLOT
 
-// Logic of bools, bits of integers.
+// These compute logic on bools and bits on integers.
 #define MEGJIT_BIT_SLOT(slot, logic, bits) \
     PyObject* slot(PyObject* a, PyObject* b) { \
         static const runtime::OpDef &usual = op_named(logic), &of_integers = op_named(bits); \
@@ -175,7 +175,7 @@ TensorRef reshaped_to_itself(const TensorRef& value, runtime::Device& place) {
                           &place)[0];
 }
 
-// channels_last is for what has spatial axes: anything else stays row-major.
+// channels_last is for shapes with spatial axes: other tensors stay row-major.
 TensorRef in_layout(TensorRef value, runtime::Layout layout) {
     const Type& type = value->type();
     const bool has_spatial_axes = type.rank() >= 3 && type.rank() <= 5;
@@ -240,7 +240,7 @@ nb::tuple shape_of(runtime::Shape shape) {
     return nb::cast<nb::tuple>(result);
 }
 
-// An op's result with the dtype that the tensor's own values have.
+// Casts all arguments to the dtype that promotion gives them together.
 nb::object convert_inputs(nb::args args) {
     static const runtime::OpDef& like = op_named("add");
     std::vector<PyObject*> raw;
@@ -262,7 +262,7 @@ nb::object convert_inputs(nb::args args) {
     return result;
 }
 
-// An ordinary tensor of the same value, which may be written to.
+// Makes an ordinary tensor of the same value, which may be written to.
 TensorRef variable_of(const TensorRef& constant) { return copy_of(constant, place_of(*constant)); }
 
 }  // namespace

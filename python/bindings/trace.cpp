@@ -52,8 +52,8 @@ public:
         if (auto call = TracedCall::take(this, arguments)) call->abort();
     }
 
-    // Ends a call that is compared with one that does not run the body: nothing stays changed.
-    // Gives what it would have changed (a Tensor, whether its .grad is meant, and the Tensor that
+    // Ends a call that is compared with one without the body: nothing stays changed. Returns what
+    // it would have changed (a Tensor, whether its .grad is meant, and the Tensor that
     // would be there, or None) and the values of `results`.
     nb::tuple try_out(nb::list arguments, nb::list results) {
         nb::list rows, values;
@@ -70,8 +70,8 @@ public:
 
     // ---- without_host: calls that do not run the Python body
 
-    // Begins a recording that also remembers where outside tensors come from. What was recorded for
-    // calls of the same types is gone: its guards have failed.
+    // Begins a recording that also remembers where outside tensors come from. The recording
+    // for calls of the same types goes: its guards have failed.
     void begin_capture(nb::list arguments) {
         const Tensors given = values_of(arguments);
         function.forget(jit::key_of(given));
@@ -80,12 +80,12 @@ public:
             if (direct->takes(given)) dropped.push_back(direct);
         for (const auto& direct : dropped) std::erase(direct_, direct);
         for (const auto& direct : direct_)
-            direct->set_facts({}, {});  // until Python was asked again
+            direct->set_facts({}, {});  // until Python sets them again
         TracedCall::begin(this, function, arguments, std::make_unique<Capture>(false));
     }
 
-    // Ends it. `results`: the tensors that the body returned, in order; `were_there`: which
-    // of them are objects that the body found (none is, where it is shorter).
+    // Ends the recording. `results`: the tensors that the body returned, in order;
+    // `were_there`: which of them are objects that the body found (none is, where it is shorter).
     // Returns why later calls need the body nevertheless, or None. A body that reads values is such
     // a reason if it `may_read`, else an error.
     nb::object finish_capture(nb::list arguments, nb::list results, uint64_t guards,
@@ -95,8 +95,7 @@ public:
         Recording found;
         try {
             found = recording_of(*call, arguments);
-            // What the body has made and returned is held by the list, and where it stands in what
-            // it returned.
+            // `results` and what the body returned hold each tensor that it has made and returned.
             Capture::References of_call;
             call->rebound.count_references(of_call);
             for (size_t i = 0; i < were_there.size(); ++i)
@@ -128,7 +127,7 @@ public:
         return direct_.empty() ? nb::list() : direct_.front()->tensors_with_grads();
     }
 
-    // What calls that these guards let through rebind, arguments aside.
+    // Lists what calls that pass these guards rebind, arguments aside.
     nb::list updated(uint64_t guards) const {
         const auto found = std::ranges::find(direct_, guards, &DirectCall::guards);
         return found == direct_.end() ? nb::list() : (*found)->updated();
@@ -149,7 +148,7 @@ public:
         return all;
     }
 
-    // The results' tensors, flat, of a call without the body; None when it needs the body.
+    // Returns the results' tensors, flat, of a call without the body; None when it needs the body.
     // Threads that call one function wait for each other here, for its handles change hands
     // meanwhile.
     nb::object run_direct(nb::list arguments, uint64_t guards) {
@@ -180,7 +179,7 @@ public:
         return {};
     }
 
-    // Runs a call that nobody guards, as it was recorded for arguments of these types.
+    // Runs a call without guards, as it was recorded for arguments of these types.
     nb::object replay(nb::list arguments) {
         const runtime::Turn::Held turn = direct_turn_.take();
         const Tensors given = values_of(arguments);
@@ -189,8 +188,8 @@ public:
             arguments);
     }
 
-    // Tells the cycle collector what it holds of Python: a function may be reached from its own
-    // captured objects.
+    // Tells the cycle collector which Python objects this holds: captured objects may lead back to
+    // the function.
     int traverse(visitproc visit, void* arg) const {
         for (const auto& direct : direct_)
             if (const int status = direct->traverse(visit, arg)) return status;
@@ -228,7 +227,7 @@ private:
     void note_end(const TracedCall& call) { has_read_ = !call.session().read_at().empty(); }
 
     DirectCalls direct_;
-    Recording recorded_;  // that ended last
+    Recording recorded_;  // the last one that ended
     bool has_read_ = false;
     runtime::Turn direct_turn_{"a traced function"};
 };

@@ -68,7 +68,7 @@ nb::list kernels_of(const TraceFunction& function) {
     for (const jit::CompiledSegment& segment : compiled(function))
         for (const jit::KernelUse& use : segment.program->kernels()) {
             const codegen::CompiledKernel& kernel = *use.compiled;
-            // Compiling again for its text takes a while: nobody waits with the Python lock.
+            // To compile again for the text takes a while: nobody waits with the Python lock.
             const auto text = [](const std::function<std::string()>& make) {
                 return nb::cpp_function([make] {
                     const runtime::WithoutHostLock release;

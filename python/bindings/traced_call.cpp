@@ -37,7 +37,7 @@ Tensors arguments_from(const nb::list& arguments) {
     return tensors;
 }
 
-// The first key of a generator last.
+// A generator takes its first key back last.
 void take_back_keys(const std::vector<TensorRef>& bound) {
     for (const TensorRef& tensor : std::views::reverse(bound))
         if (tensor) runtime::take_back_key(*tensor);
@@ -63,8 +63,8 @@ void Rebound::note_grad(PyObject* tensor, const Session& session) {
     if (!grad.is_none() && !is_tensor(grad.ptr())) entries_.back().rows = grad;
 }
 
-// The first ones of their objects, but for what the body itself has put there: what they held
-// before the call.
+// Returns the first entry of each object, but none for a value that the body has put there: they
+// tell what the objects held before the call.
 std::vector<const Rebound::Rebinding*> Rebound::before(const Session& session) const {
     std::set<std::pair<PyObject*, bool>> known;
     std::vector<const Rebinding*> result;
@@ -75,7 +75,7 @@ std::vector<const Rebound::Rebinding*> Rebound::before(const Session& session) c
     return result;
 }
 
-// Objects that the body has made, and that end with what it did not compute.
+// Objects that the body has made, and that end with a value of no session.
 std::set<PyObject*> Rebound::helpers(const Session& session) const {
     std::map<PyObject*, bool> is_made_here;  // by their first entries
     for (const Rebinding& entry : entries_)
@@ -263,7 +263,7 @@ TracedCall* TracedCall::running() {
 }
 
 void TracedCall::settle() {
-    runtime::Tracer* const outside = runtime::context().tracer;  // where the call has left
+    runtime::Tracer* const outside = runtime::context().tracer;  // where the call leaves its record
     try {
         session().settle();
         runtime::context().tracer = outside;

@@ -16,14 +16,14 @@
 
 namespace megjit::python {
 
-// The handles that the body of a call has rebound, which go back when the call fails for want of
+// The handles that the body of a call has rebound. They go back when the call fails for want of
 // memory: a parameter must not be left with a placeholder that nothing can compute any more.
 class Rebound {
 public:
     void note(PyObject* tensor, const jit::Session& session);
-    void note_grad(PyObject* tensor, const jit::Session& session);  // its .grad is about to change
+    void note_grad(PyObject* tensor, const jit::Session& session);  // before its .grad changes
     std::vector<Handle*> handles() const;
-    // Tells which values take the place of which inputs; none that would take two.
+    // Tells which values take the place of which inputs, without values that would take two.
     std::vector<jit::Output> updates(const jit::Session& session) const;
     // Tells whether anything gets another dtype.
     bool changes_types() const;
@@ -31,32 +31,31 @@ public:
     struct Lasting {
         nb::object object;
         TensorRef before = {};
-        uint64_t old = 0;  // its id
+        uint64_t old = 0;  // the id of `before`
         TensorRef now = {};
-        bool is_grad = false;  // of the object
+        bool is_grad = false;  // the object's .grad is meant
         std::string where = {};
     };
     std::vector<Lasting> lasting(const jit::Session& session, const Capture& capture) const;
-    // Tells whether something that the body has written into, and not made, has no further
-    // references.
+    // Tells whether nothing else holds some object that the body has written into, and not made.
     bool lets_go(const jit::Session& session, const Capture& capture,
                  const Capture::References& known) const;
-    bool is_written(uint64_t id) const;  // a tensor that had the value of this id
+    bool is_written(uint64_t id) const;  // has the body rebound a holder of this value?
     // Objects that were there before the body and hold another value now, each once.
     std::vector<Lasting> changed(const jit::Session& session) const;
-    void count_references(Capture::References& counts) const;  // adds those that it holds
-    void drop_temporaries();  // what nobody else holds needs no way back
-    // Before the program runs: inputs are held by the session alone, so that it may work in place.
+    void count_references(Capture::References& counts) const;  // adds those held here
+    void drop_temporaries();  // objects that nobody else holds need no way back
+    // Leaves inputs to the session alone before the program runs, so that it may work in place.
     void let_go_of(const jit::Session& session);
-    // After a failure: what has no value goes back to what it was. `whole`: all does, as after a
-    // call that was refused or only planned.
+    // To be called after a failure: objects without a value get the old one back. `whole`: all do,
+    // as after a call that was refused or only planned.
     void roll_back(const jit::Session& session, bool whole);
 
 private:
     struct Rebinding {
         nb::object object;
         TensorRef old;
-        uint64_t id = 0;  // of the old one
+        uint64_t id = 0;  // the id of `old`
         bool is_grad = false;
         std::string where = {};  // for dump
         nb::object rows = {};  // a gradient that is kept as rows; `old`: its values
@@ -68,22 +67,22 @@ private:
 
 class TracedCall {
 public:
-    // From here until take() the thread's ops go to the call. `owner`, and the list, are what it is
-    // known by. `capture`: notes what a call without the body would need, or null.
+    // From here until take() the thread's ops go to the call, which `owner` and the list identify.
+    // `capture` notes what a call without the body would need; it may be null.
     static void begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
                       std::unique_ptr<Capture> capture);
-    // Ends it in this thread's state; null when it is not the one that runs.
+    // Removes the call from this thread's state; null when another call runs.
     static std::unique_ptr<TracedCall> take(const void* owner, const nb::list& arguments);
-    // The one whose body runs in this thread, or null; not while code is excluded.
+    // The call whose body runs in this thread; null where none does, or code is excluded.
     static TracedCall* running();
 
-    // The body has returned: a call that has left its record by that goes on as another one.
+    // The body has returned: a call that thereby leaves its record goes on with another one.
     void settle();
-    // The body has returned, or raised: what it has issued gets data; what cannot, is undone.
+    // The body has returned, or raised: values that it has issued get data, others are undone.
     void finish();
     void abort();
-    // Computes what the body has issued and gives what it would have changed. All is as it was
-    // before the call then, random generators too; also where this throws. `look`: while it is not.
+    // Computes values that the body has issued and returns what it would have changed. Then all,
+    // random generators too, is as before the call, even if this throws. `look` runs before that.
     std::vector<Rebound::Lasting> try_out(const std::function<void()>& look);
     void abort_trial();
 
@@ -102,7 +101,7 @@ private:
     Capture* outer_capture_ = nullptr;
 };
 
-void note_grad(nb::handle tensor);  // of the running call, if there is one
+void note_grad(nb::handle tensor);  // tells the running call, if there is one
 
 // Within this block ops run at once and are not recorded.
 class Excluded {
@@ -113,7 +112,7 @@ public:
 
 private:
     runtime::Tracer* saved_ = nullptr;
-    uint64_t first_id_ = 0;  // of the tensors that it makes
+    uint64_t first_id_ = 0;  // the first id of the tensors made inside
     bool entered_ = false;
 };
 
