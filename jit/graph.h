@@ -3,7 +3,7 @@
 // Knows runtime/, memory/ and codegen/; never names a backend.
 //
 // jit/graph.h -- Graph: one traced segment in SSA form. Nodes stand in an order in which they can
-// run, and refer to values by id. A pass builds a new Graph, which holds all that it remembers.
+// run, and refer to values by id. A pass builds a new Graph and keeps all its findings there.
 #pragma once
 
 #include <memory>
