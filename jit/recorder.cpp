@@ -112,7 +112,7 @@ std::vector<ExtentOf> Recorder::all_extents(RecordId value) const {
     return extents;
 }
 
-// Tells which extents the results of an op are computed of: x.shape[1:] has those behind the first.
+// Tells which extents the results of an op are computed of: x.shape[1:] has those after the first.
 OfExtents Recorder::of_extents(const Node& node) const {
     const OfExtents& first = notes().of_extents_of(node.inputs[0]);
     const bool takes_part = node.op == &ops::slice() && first.shape_of;
@@ -164,8 +164,8 @@ bool Recorder::is_argument(RecordId value) const {
     return record().is_from_outside(value) && record().input(value).kind == Input::Kind::argument;
 }
 
-// Its results are no part of the record. What reads them later takes them for constants; a dump
-// puts the op in their place (OpDef::bounded).
+// The record does not hold the op's results. Later ops read them as constants; a dump puts the op
+// in their place (OpDef::bounded).
 runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& attrs,
                                                   std::span<const TensorRef> inputs,
                                                   runtime::Device& device) {
@@ -185,7 +185,7 @@ runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& 
     notes().outside_ops.push_back(std::move(made));
     for (size_t i = 0; i < results.size(); ++i) {
         computed_outside_.emplace(results[i]->id(), OutsideValue{index, static_cast<int>(i)});
-        value_of(results[i]);  // it may become a state that nobody reads
+        value_of(results[i]);  // the result may become a state that nobody reads
     }
     return results;
 }
@@ -347,7 +347,7 @@ void Recorder::enter_excluded() {
         compute_now(wanted);
     }
     add_barrier();
-    if (has_limit) run_segment(segment_ - 1);  // op by op it would take what is not planned
+    if (has_limit) run_segment(segment_ - 1);  // op by op, the segment would take unplanned memory
 }
 
 // ---- the end of the call
@@ -374,7 +374,7 @@ void Recorder::complete() {
 }
 
 void Recorder::keep_captured() {
-    const bool runs = !function_.options.record_only;  // and may write over what it replaces
+    const bool runs = !function_.options.record_only;  // then it may write over what it replaces
     for (size_t slot = 0; slot < bound_.size(); ++slot)
         if (Input& input = record().inputs[slot];
             input.kind != Input::Kind::argument && !(runs && input.kind == Input::Kind::state))

@@ -87,10 +87,10 @@ void Session::run_segment(uint32_t index) {
             missing.push_back(input.value);
     if (!missing.empty()) compute_now(missing);
     const bool is_last = index + 1 == record().segments();
-    Tensors read_again = is_last ? Tensors() : bound_;  // by the segments behind this one
+    Tensors read_again = is_last ? Tensors() : bound_;  // by the segments after this one
     Tensors outputs;
     try {
-        const runtime::WithoutHostLock release;  // which others need to tell why they fail
+        const runtime::WithoutHostLock release;  // others need the lock to tell why they fail
         outputs = compiled.run(record(), is_last ? bound_ : read_again, values_);
     } catch (...) {
         run_has_failed_ = true;

@@ -20,7 +20,7 @@ using codegen::CardFigures;
 using runtime::DType;
 using runtime::OpCall;
 
-// As the figures name it.
+// The name that the figures give it.
 std::string_view product_dtype(DType dtype) {
     switch (dtype) {
         case DType::f16: return "float16";
