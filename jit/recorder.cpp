@@ -86,19 +86,19 @@ RecordId Recorder::capture(const TensorRef& tensor) {
     return id;
 }
 
-// Tells tensors from outside apart that are no arguments; which of them the body replaces is told
-// when the call ends.
+// Says what a tensor from outside is that is no argument; the end of the call tells which of these
+// the body replaces.
 Input::Kind Recorder::kind_of(const Tensor& tensor) const {
     if (runtime::state_of(tensor)) return Input::Kind::key;
     if (varying_.contains(tensor.id())) return Input::Kind::option;
     return is_made_of_host_data(tensor) ? Input::Kind::constant : Input::Kind::captured;
 }
 
-// The op's results where they are known while recording.
+// Computes the op's results while recording.
 Tensors Recorder::computed(const Node& op, std::span<const TensorRef> inputs,
                            runtime::Device& device, bool is_static) const {
     Tensors results = runtime::compute(*op.op, op.attrs, inputs, &device);
-    if (is_static) device.stream().synchronize();  // every later call uses it
+    if (is_static) device.stream().synchronize();  // every later call uses the results
     for (TensorRef& result : results)
         if (is_placeholder(*result) || result->is_constant || result->use_count() > 1)
             result = runtime::make_tensor(result->type(), result->storage());
@@ -278,14 +278,14 @@ std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
 }
 
 void Recorder::end_backward(std::span<const TensorRef> grads) {
-    if (open_backwards_.empty()) return;  // it began before the call became a recording
+    if (open_backwards_.empty()) return;  // the pass began before the call became a recording
     Record& rec = record();
     const auto [index, known_slots] = open_backwards_.back();
     open_backwards_.pop_back();
     RecordedBackward& backward = rec.backwards[index];
     for (const TensorRef& grad : grads) backward.grads.push_back(grad ? value_of(grad) : kNoValue);
     backward.end_event = static_cast<uint32_t>(rec.events.size());
-    // Tensors that only backward reads cannot be bound again without running it.
+    // Only a run of backward can bind tensors again that only backward reads.
     if (rec.inputs.size() != known_slots) rec.needs_tapes = true;
 }
 
