@@ -64,7 +64,7 @@ size_t recorded_bytes(const Graph& recorded) {
     return bytes;
 }
 
-// Constants that the program reads as it has packed them stay beside these.
+// Constants of which the program reads packed copies stay beside these copies.
 size_t unpacked_bytes(const Graph& graph) {
     size_t bytes = 0;
     if (graph.prologue)
@@ -74,7 +74,7 @@ size_t unpacked_bytes(const Graph& graph) {
     return bytes;
 }
 
-// A row for each prepared node.
+// Gives a text for each prepared node.
 std::vector<std::string> step_texts(const PreparedGraph& prepared) {
     std::vector<std::string> texts;
     for (size_t s = 0; s < prepared.nodes.size(); ++s) {

@@ -242,7 +242,7 @@ bool PlanLadder::is_like_the_first_rung(Stage stage) const {
     return is_behind_cheap(stage) || !may_be_cheap_;
 }
 
-// Without a limit: the smallest of plans that cost no more than one forward pass, and those before.
+// Gives, without a limit, the last plan within the cost of one more forward pass, and a few before.
 std::pair<size_t, size_t> PlanLadder::finalists(const std::vector<memory::RematPlan>& plans) const {
     size_t last = 0;
     while (last + 1 < plans.size() && plans[last].peak_bytes > options_.enough_bytes &&
@@ -341,7 +341,7 @@ void PlanLadder::note(const MemoryPlan& plan) {
                      [](const Rung& a, const Rung& b) { return a.extra < b.extra; });
 }
 
-// The cheapest that may fit; where none does, those that may be the smallest: what is refused names
+// The cheapest rung that may fit; where none does, one that may be the smallest: a refusal names
 // the least limit.
 size_t PlanLadder::next_rung() {
     const auto may_take = [&](size_t rung, size_t bytes) {
@@ -390,7 +390,7 @@ std::vector<CurvePoint> PlanLadder::curve() const {
                               .seconds = plain + rungs_[i].extra,
                               .is_chosen = i == rung_});
     if (is_exhausted()) return points;
-    // What costs more than another plan, and is not smaller, is on no curve; the chosen plan is.
+    // A plan that costs more than another and is not smaller is on no curve; the chosen plan is.
     const auto chosen = std::ranges::find_if(points, &CurvePoint::is_chosen);
     std::vector<CurvePoint> curve;
     for (const CurvePoint& point : points) {

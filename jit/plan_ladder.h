@@ -21,12 +21,12 @@
 
 namespace megjit::jit {
 
-// How much, 0 to 1, is done of the search for plans that runs in this process; 0 where none runs.
+// How much of the search for plans in this process is done, 0 to 1; 0 where none runs.
 // A thread that shows progress asks while another one searches.
 double searched_part();
 
-// Where a search stands in the pipeline, and of what its plans are: ops as they are recorded, of
-// which a normalization is one; ops before kernels are made of them, so that what runs again goes
+// Where a search stands in the pipeline, and what its plans order: ops as they are recorded, where
+// a normalization is one op; ops before kernels are made of them, so that what runs again goes
 // into its readers' kernels; kernels and ops that run. spilled: the same, some of whose results
 // wait in a file. as_it_is: no plan.
 enum class Stage : uint8_t { whole, ops, units, spilled, as_it_is };

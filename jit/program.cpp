@@ -350,7 +350,7 @@ void Program::give_outputs() {
         const auto [from, index] = layout_.outputs[i];
         TensorRef& output = call_.outputs[i];
         if (from == From::constant) output = copied_to(constant(index), device_);
-        else if (from == From::input)  // the same bytes, and another tensor to whoever attaches one
+        else if (from == From::input)  // the same bytes in a tensor of its own
             output =
                 runtime::make_tensor(call_.given[index]->type(), call_.given[index]->storage());
         else if (!output || output->storage() != call_.results[index])

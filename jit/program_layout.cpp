@@ -428,7 +428,7 @@ private:
             if (!is_last && steps[i + 1].waits_for != i) continue;
             if (!is_last) steps[i + 1].waits_for = memory::kNone;
             steps[i].is_transfer = false;
-            // Not before those that are still on their way.
+            // The exchange does not run before transfers that are still on their way.
             size_t past = 0;
             for (size_t k = i; k-- > past;) {
                 if (steps[k].waits_for != memory::kNone)

@@ -140,7 +140,7 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
     if (how == Fit::other_intermediate)
         return {kOtherInput,
                 cat("input ", i, " of op ", op.name, " is another intermediate value", at)};
-    // Code outside of the trace may have replaced it.
+    // Code outside of the trace may have replaced the operand.
     return {
         how == Fit::intermediate_now_outside ? "expect internal node, got external"
                                              : "expect external node, got internal",
@@ -205,8 +205,8 @@ Session& Replayer::go_on_recording(std::string reason) {
     return *successor_;
 }
 
-// Operands of the recorded types, on the recorded devices: what was needed to prepare those was
-// recorded as ops of its own. Where constants alone are operands, the device depends on the caller.
+// Operands have the recorded types and devices: ops that prepare operands were recorded by
+// themselves. Where constants alone are operands, the device depends on the caller.
 Results Replayer::follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     const auto is_constant = [](const TensorRef& input) { return input->is_constant; };
     if (!failure_.empty() || std::ranges::all_of(inputs, is_constant) ||
@@ -412,7 +412,7 @@ void Replayer::complete() {
                        "an op of this call differed and its error was caught by the body");
     if (next_event())
         raise_mismatch("mismature end", cat("the body ended before ", rest_of_record()));
-    // A tensor that this call keeps, and the recorded one did not: one more output from here on.
+    // A tensor that this call keeps, and the recorded call did not, is an output from here on.
     std::vector<RecordId> kept = live_values();
     std::erase_if(
         kept, [this](RecordId id) { return record()[id].tensor || values_[at(id)]->has_data(); });

@@ -394,7 +394,7 @@ std::string counted(uint64_t count, std::string_view what) {
     return runtime::cat(count, " ", what, count == 1 ? "" : "s");
 }
 
-// Where each product is and who computes it, with how many read the same.
+// The line of each product and what computes it, with the number of products of that text.
 std::vector<std::pair<std::string, uint64_t>> products_of(const Version& version) {
     std::vector<std::pair<std::string, uint64_t>> products;
     for (const auto& [recorded, program] : version.compiled_so_far())
