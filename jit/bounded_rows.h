@@ -1,6 +1,6 @@
 // jit/bounded_rows.h -- BoundedRows: values of a dumped graph whose number of rows follows from the
 // data. They are as long as they can be; a value beside them tells how many rows in front count,
-// and only what keeps rows apart may be computed of them.
+// and only ops that keep rows apart may read them.
 #pragma once
 
 #include <optional>

@@ -20,7 +20,7 @@ struct ExportOptions {
     bool keep_op_names = false;
     int opt_level = 2;  // the level that the function was traced with
     bool exact = false;  // numerics="exact"
-    const FileStates* states = nullptr;  // of the file; null: all that it takes is constant
+    const FileStates* states = nullptr;  // the file's; null: a file has only constants
     // Updates are left out, keys of random ops are constants, and a batch that was read as a number
     // is not noted.
     bool allows_effects = false;

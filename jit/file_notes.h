@@ -77,7 +77,7 @@ struct FileNotes {
     // for it.
     std::vector<OutsideOp> outside_ops = {};
     std::unordered_map<RecordId, OutsideValue> computed_outside = {};
-    // Ops of what was the same in each call: what they read may be a state of the file yet.
+    // Ops on values that are equal in each call: what they read may still be a state of the file.
     std::vector<OutsideOp> constant_selections = {};
     std::vector<ValueRead> value_reads = {};  // no record holds what the host makes of them
     std::vector<ExtentRead> extent_reads = {};

@@ -156,7 +156,7 @@ private:
 std::string print(const Graph& graph);
 Graph parse_graph(std::string_view text);  // UserError that names the line
 Graph parse_plain_graph(
-    std::string_view text);  // of inputs and ops only: text that asks for no memory of its own
+    std::string_view text);  // takes inputs and ops only: such text asks for no memory
 
 // For Graphviz; fused kernels are boxes of their own colour.
 std::string to_dot(const Graph& graph);

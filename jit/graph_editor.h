@@ -22,7 +22,7 @@ struct EditedNode {
     bool is_renamed = false;
     bool follows_batch = false;  // as Model::follows_batch
     std::vector<Type> operands = {};  // types that attributes and results are made for
-    runtime::Device* device = nullptr;  // as variables say it; a run has a device of its own
+    runtime::Device* device = nullptr;  // what variables say; a run has a device of its own
 };
 
 struct EditedValue {

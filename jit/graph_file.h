@@ -62,7 +62,7 @@ struct Model : Step {
     std::string cases = {};  // test cases, as the front end wrote them
 
     size_t constant_bytes() const;
-    std::vector<Type> input_types() const;  // with those of states
+    std::vector<Type> input_types() const;  // also those of states
     std::span<const Input> states() const {
         return std::span(inputs).subspan(std::min(inputs.size(), input_names.size()));
     }

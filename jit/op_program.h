@@ -1,6 +1,6 @@
 // jit/op_program.h -- one op as the simpler ones that it is made of, on a GPU as generated kernels
-// of them. For devices that have no kernel of their own for it; a product with steps after it
-// becomes a plain one and a kernel of the steps; a plain one becomes a kernel.
+// of them. It serves devices that have no kernel of their own for the op. A product with steps
+// after it becomes a plain one and a kernel of the steps; a plain one becomes a kernel.
 #pragma once
 
 #include <memory>

@@ -171,7 +171,7 @@ std::shared_ptr<Program> PendingProgram::finish() {
     if (refused_.size() > known) return without_kernels();
     if (!ladder_.is_wanted() || ladder_.accepts(plan_of(graph_, *step_, lowering)))
         return make_program(graph_, ladder_, lowering);
-    run_passes();  // without a kernel, a call takes more
+    run_passes();  // without a kernel, a call takes more memory
     return is_ready() ? finish() : nullptr;
 }
 

@@ -28,12 +28,12 @@ struct StepProfile {
     size_t launches = 0;  // of generated code in one run; an op of the device counts as one
     bool is_transfer = false;  // runs beside the others, on the copy stream
     double seconds = 0;  // of all runs
-    double last_begin = 0, last_seconds = 0;  // of the last one; it begins at 0
+    double last_begin = 0, last_seconds = 0;  // of the last run, which begins at 0
 };
 struct Profile {
     uint64_t runs = 0;
     double seconds = 0;  // of all runs; less than the steps' where transfers ran beside the others
-    double last_seconds = 0;  // of the last one
+    double last_seconds = 0;  // of the last run
     std::vector<StepProfile> steps = {};
 };
 
@@ -115,14 +115,14 @@ private:
     runtime::Device& device_;
     std::vector<void*> operands_;  // as layout_.operands
     std::vector<Patch> input_patches_, output_patches_, arena_patches_;
-    std::vector<bool> survives_;  // by result: it holds what it replaces if the run fails
+    std::vector<bool> survives_;  // by result: does it hold the old value if the run fails?
     Call call_;  // of the thread whose turn it is
     std::unique_ptr<runtime::Stream::Kept> kept_;
     bool is_repeated_ = false;  // all runs on one stream, without a look at the clock
     std::vector<runtime::Ticket> past_;  // by step: of a transfer
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
     const std::shared_ptr<Arenas> arenas_;
-    std::byte* arena_ = nullptr;  // of the run, or the one before
+    std::byte* arena_ = nullptr;  // of this run, or of the run before
     size_t most_idle_ = SIZE_MAX;  // bytes that arenas may have beside a run
     std::shared_ptr<std::byte[]> host_arena_;
     std::string spill_;  // the folder
@@ -131,7 +131,7 @@ private:
     std::shared_ptr<Extent> file_arena_;  // in place of the host's
     const std::shared_ptr<BoundWeights> weights_;
     std::vector<TensorRef> bound_;  // what the prologue gave
-    std::atomic<size_t> bound_bytes_ = 0;  // those of them that no other program held before
+    std::atomic<size_t> bound_bytes_ = 0;  // of those values that no other program held before
     // Slots that the prologue reads, and the ids of the tensors that they held.
     std::vector<std::pair<size_t, uint64_t>> bound_ids_;
     // When the last profiled run and its steps began and ended.

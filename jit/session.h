@@ -97,7 +97,7 @@ protected:
             std::function<std::string()> where);
     Session(Session&&) = default;
 
-    virtual void complete() = 0;  // finish(), but for what comes after
+    virtual void complete() = 0;  // the part of finish() that each kind of session has
     // An error of the trace, which an eager call would not raise.
     [[noreturn]] void refuse(runtime::Message message,
                              runtime::ErrorKind kind = runtime::ErrorKind::value);

@@ -147,8 +147,8 @@ public:
     void lend_memory(Version& version) const;  // before its programs are made
     void add(std::shared_ptr<Version> version);
     void note_use(const std::shared_ptr<Version>& version);  // a call has ended well
-    uint64_t dropped() const;  // how many versions TraceOptions::version_bytes cost
-    void forget(const CallKey& key);  // what was recorded for such calls
+    uint64_t dropped() const;  // counts versions dropped for TraceOptions::version_bytes
+    void forget(const CallKey& key);  // drops what was recorded for such calls
     // Before the first call: the memory of functions that run one after the other.
     void share_arena(const TraceFunction& other) { arenas_ = other.arenas_; }
     void keep_idle_arenas_within(size_t bytes) { arenas_->keep_idle_within(bytes); }
