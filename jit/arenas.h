@@ -45,8 +45,8 @@ public:
         Arenas* arenas_ = nullptr;
         Block block_ = {};
     };
-    // At least `bytes`; the one at `preferred` if it is free. Smaller ones that nobody uses are
-    // released first, and all of them where they take more than `most` bytes. OutOfMemory.
+    // Gives at least `bytes`; the arena at `preferred` if it is free. Idle smaller arenas are
+    // released first, and all idle ones where they take more than `most` bytes. OutOfMemory.
     Lease take(runtime::Device& device, size_t bytes, const void* preferred,
                size_t most = SIZE_MAX);
 

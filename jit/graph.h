@@ -156,7 +156,7 @@ private:
 std::string print(const Graph& graph);
 Graph parse_graph(std::string_view text);  // UserError that names the line
 Graph parse_plain_graph(
-    std::string_view text);  // takes inputs and ops only: such text asks for no memory
+    std::string_view text);  // takes inputs and ops only: such text asks for no memory of its own
 
 // For Graphviz; fused kernels are boxes of their own colour.
 std::string to_dot(const Graph& graph);

@@ -4,8 +4,8 @@
 // The first rung is the program that runs without a limit. The others are plans of one search for
 // each stage (Stage) that the graph passes. Each rung is judged by the layout of its program. The
 // rungs do not depend on the limit, and they are tried in order: so more memory never gives a
-// slower plan, and less memory never a larger peak. Rungs are left out that cannot fit by the
-// search's count. Nothing is searched where the first rung keeps the limit.
+// slower plan, and less memory never a larger peak. Rungs that cannot fit by the search's
+// count are left out. Nothing is searched where the first rung keeps the limit.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // jit/session.h -- Session: one call of a traced function whose body runs; it is the thread's
 // tracer meanwhile. A Recorder (recorder.h) writes down what the body does, a Replayer (replayer.h)
-// matches it against a record. Both do this: they know the record's values and get their data.
+// matches it against a record. Here is what both share: the record's values and their data.
 //
 // Tensors that the body holds are placeholders, linked to values of the record. Nobody needs to say
 // which are results: a tensor is one if it is still referenced when the call ends.
