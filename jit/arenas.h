@@ -27,7 +27,7 @@ public:
     static std::shared_ptr<Arenas> make(std::string owner);
     ~Arenas() override;
 
-    // One arena for one run, also while its work is queued: the next run's is queued behind it.
+    // One run holds the arena, also while its work is queued: the next run's work comes after it.
     class Lease {
     public:
         Lease() = default;
@@ -45,13 +45,13 @@ public:
         Arenas* arenas_ = nullptr;
         Block block_ = {};
     };
-    // At least `bytes`; the one at `preferred` if it is free. Smaller ones that nobody uses are
-    // released first, and all of them where they take more than `most` bytes. OutOfMemory.
+    // Gives at least `bytes`; the arena at `preferred` if it is free. Idle smaller arenas are
+    // released first, and all idle ones where they take more than `most` bytes. OutOfMemory.
     Lease take(runtime::Device& device, size_t bytes, const void* preferred,
                size_t most = SIZE_MAX);
 
     bool give_up() noexcept override { return release_idle(nullptr); }
-    // Gives those that nobody uses back to the system, if they take more than `most` bytes.
+    // Gives arenas that nobody uses back to the system, if they take more than `most` bytes.
     void keep_idle_within(size_t most);
 
 private:
@@ -61,8 +61,8 @@ private:
 
     const std::string owner_;
     runtime::Mutex mutex_{"the arenas of a function"};
-    std::vector<Block> idle_;  // with room for all that exist
-    size_t made_ = 0;  // that exist
+    std::vector<Block> idle_;  // has room for all blocks that exist
+    size_t made_ = 0;  // blocks that exist
 };
 
 }  // namespace megjit::jit

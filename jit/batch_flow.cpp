@@ -17,7 +17,7 @@ using Kind = GivenExtent::Kind;
 
 Type row_major(const Type& type) { return {.dtype = type.dtype, .shape = type.shape}; }
 
-// A place in the record that keeps the batch: the number of a read, or of an op behind them.
+// A place in the record that keeps the batch: the number of a read, or of an op after them.
 using Reason = size_t;
 
 // The types of all values when some arguments have another extent in front.
@@ -51,8 +51,8 @@ private:
         return std::ranges::any_of(given.of, [this](const ExtentOf& of) { return varies(of); });
     }
 
-    // What it gives is not known where an operand is not, and where the op does not take them: with
-    // this batch nothing of it can run.
+    // An op's results are not known where an operand is not, and where the op does not take its
+    // operands: with this batch nothing of it can run.
     void pass(size_t index, bool is_live) {
         const Node& op = record_.graph.nodes()[index];
         std::vector<Type> recorded, operands;
@@ -73,7 +73,7 @@ private:
                 is_known && !results.empty() ? std::optional(row_major(results[i])) : std::nullopt;
     }
 
-    // Nothing: its numbers do not follow.
+    // Gives nothing where the op's numbers do not follow.
     std::vector<Type> results_of(const Node& op, const std::vector<Type>& recorded,
                                  const std::vector<Type>& operands) const {
         Attrs attrs = op.attrs;
@@ -93,7 +93,7 @@ private:
         return version_.notes.call(record_.graph.value(op.outputs[0]).producer).given;
     }
 
-    // Is what became of the numbers that the call was given what they would be?
+    // Are the new numbers those that the call would be given with the other batch?
     bool follow(const Node& op, const std::vector<GivenExtent>& all, const Type& recorded,
                 const Type& operand, const Attrs& attrs) const {
         if (op.op->attrs[0].name != "shape") {  // a region: by axis of the operand
@@ -169,7 +169,7 @@ std::vector<std::string> fixed_batches(const Version& version, std::span<const N
     const auto backward = std::ranges::find_if(
         live, [&](NodeId op) { return version.record.graph.node(op).role.is_backward; });
     for (const auto& [batch, arguments] : batches_of(version)) {
-        if (backward != live.end()) {  // whose means, and ones, are numbers of this batch
+        if (backward != live.end()) {  // its means, and ones, are numbers of this batch
             fix(arguments,
                 cat(version.record.graph.node(*backward).where, ", where gradients are taken"));
             continue;

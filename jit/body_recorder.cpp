@@ -15,7 +15,7 @@ using runtime::cat;
 
 namespace {
 
-// In the graph's text; others are inputs.
+// A number stands in the graph's text; other tensors are inputs.
 bool is_number(const runtime::Tensor& tensor) {
     constexpr int64_t kMost = 16;
     return tensor.is_constant && tensor.has_data() && tensor.type().numel() <= kMost &&
@@ -64,7 +64,7 @@ ValueId BodyRecorder::capture(const TensorRef& tensor) {
 void BodyRecorder::refuse(runtime::Message message, runtime::ErrorKind kind) {
     const runtime::UserError error(kind, std::move(message));
     refusal_.note(error);
-    for (runtime::Tracer* around = outer_; around;) {  // what it gives is wrong for them, too
+    for (runtime::Tracer* around = outer_; around;) {  // the body's results are wrong for them
         if (auto* session = dynamic_cast<Session*>(around)) session->note_refusal(error);
         auto* const body = dynamic_cast<BodyRecorder*>(around);
         if (body) body->refusal_.note(error);
@@ -92,7 +92,7 @@ runtime::Results BodyRecorder::on_op(const OpDef& op, const Attrs& attrs,
 }
 
 void BodyRecorder::on_read(runtime::Tensor& tensor) {
-    if (tensor.trace.session != id_) {  // who made it is told
+    if (tensor.trace.session != id_) {  // its maker is told
         if (outer_) outer_->on_read(tensor);
         return;
     }

@@ -18,21 +18,21 @@ public:
     // `what`: "the body of scan", for errors.
     explicit BodyRecorder(std::string what);
     ~BodyRecorder() override { leave(); }
-    // The innermost that records in this thread, or null.
+    // The innermost recorder of this thread, or null.
     static BodyRecorder* running() {
         return dynamic_cast<BodyRecorder*>(runtime::context().tracer);
     }
 
     TensorRef add_input(const Type& type, runtime::Device& device);
-    // The function has returned; who traced before goes on.
+    // The function has returned; the tracer before this one goes on.
     void finish(std::span<const TensorRef> outputs);
     void leave();  // after an error
 
-    // What the function has read from outside; what follows is there after finish().
+    // What the function has read from outside. Call output_types() and graph() after finish().
     const std::vector<TensorRef>& captured() const { return captured_; }
     std::vector<Type> output_types() const { return graph_.types(graph_.outputs); }
-    // Its inputs in the order in which they were added, then these: all that it has captured, and
-    // perhaps more.
+    // Its inputs are those of add_input(), in that order, then `captured`: all that the function
+    // has captured, and perhaps more.
     Graph graph(std::span<const TensorRef> captured) const;
 
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
@@ -41,15 +41,15 @@ public:
     bool can_read(const runtime::Tensor& tensor) const override {
         return tensor.trace.session != id_ && outer_ && outer_->can_read(tensor);
     }
-    // What to say where a placeholder of a body that has been recorded is used outside of it.
+    // The error where a placeholder of a recorded body is used outside of that body.
     static runtime::Message leak_of(const runtime::Tensor& tensor, std::string where);
-    // Where the value of a handle that others hold would become a placeholder.
+    // Refuses an update by which the value of a handle of others would become a placeholder.
     void refuse_update_of(const runtime::Tensor& old);
-    // A gradient that a tape does not know from ops alone.
+    // Refuses a gradient that a tape does not know from ops alone.
     void refuse_custom_gradient();
-    // A lookup whose gradient would be kept as rows.
+    // Refuses a lookup whose gradient would be kept as rows.
     void refuse_rows_of(const runtime::Tensor& table);
-    bool gradient_is_asked(const runtime::Tensor& outside) const;  // by a tape around
+    bool gradient_is_asked(const runtime::Tensor& outside) const;  // by an outer tape
 
 private:
     ValueId capture(const TensorRef& tensor) override;
@@ -57,7 +57,7 @@ private:
                              runtime::ErrorKind kind = runtime::ErrorKind::value);
 
     const std::string what_;
-    const uint64_t first_inside_id_;  // of a tensor made since
+    const uint64_t first_inside_id_;  // tensors made since have this id or a later one
     runtime::Tracer* outer_;
     bool is_running_ = true;
     Refusal refusal_;

@@ -53,7 +53,7 @@ std::vector<std::string> lasting_keys_of(const Graph& prologue, const PackedWeig
         if (node.kind == NodeKind::constant) key = packed.name_of(*node.constant);
         if (node.kind == NodeKind::op) {
             key = node.op->name + "(";
-            if (node.op != &ops::relayout())  // whose attribute is the type's layout
+            if (node.op != &ops::relayout())  // its attribute is the type's layout
                 for (const runtime::Attr& attr : node.attrs) key += runtime::to_string(attr) + ",";
             for (ValueId input : node.inputs) {
                 if (keys[at(input)].empty()) key.clear();
@@ -118,7 +118,7 @@ BoundWeights::Values BoundWeights::get(const Graph& prologue, std::span<const Te
     if (!is_complete) compute(prologue, inputs, values.outputs);
     lock.lock();
     for (size_t i = 0; i < values.outputs.size(); ++i) {
-        // Another program may have computed it meanwhile.
+        // Another program may have computed the value meanwhile.
         const size_t output = at(prologue.outputs[i]);
         const auto [known, is_new] =
             known_.try_emplace(keys[output], values.outputs[i], lasting_keys[output]);
@@ -129,7 +129,7 @@ BoundWeights::Values BoundWeights::get(const Graph& prologue, std::span<const Te
     return values;
 }
 
-// Those that are null.
+// Computes those outputs that are null.
 void BoundWeights::compute(const Graph& prologue, std::span<const TensorRef> inputs,
                            std::vector<TensorRef>& outputs) const {
     Graph missing = prologue;
@@ -138,7 +138,7 @@ void BoundWeights::compute(const Graph& prologue, std::span<const TensorRef> inp
         if (!outputs[i]) missing.outputs.push_back(prologue.outputs[i]);
     const std::vector<TensorRef> fresh = interpret(drop_dead(std::move(missing)), inputs);
     runtime::Stream& stream = prologue.device().stream();
-    stream.synchronize();  // later calls use it: it must not be lost
+    stream.synchronize();  // later calls use the values: none may be lost
     auto next = fresh.begin();
     for (TensorRef& output : outputs) {
         if (output) continue;

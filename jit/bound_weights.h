@@ -34,7 +34,7 @@ public:
 
     struct Values {
         std::vector<TensorRef> outputs;  // of the prologue, each with its data
-        size_t fresh_bytes = 0;  // of those that no program held before
+        size_t fresh_bytes = 0;  // of outputs that no program held before
     };
     // What the prologue gives for these tensors, by slot: a tensor never changes.
     Values get(const Graph& prologue, std::span<const TensorRef> inputs);
@@ -42,10 +42,10 @@ public:
     // What it has of constants on the host, for a file.
     std::vector<PackedWeight> for_file() const;
 
-    // The value itself where the device can read it, or a copy there.
+    // The constant itself where the device can read it, else a copy on the device.
     TensorRef readable_on(runtime::Device& device, const TensorRef& constant);
 
-    void release_unused();  // what no program holds any more
+    void release_unused();  // drops what no program holds any more
 
 private:
     struct Known {

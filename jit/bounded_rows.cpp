@@ -33,8 +33,8 @@ std::optional<ValueId> BoundedRows::count_of(std::span<const ValueId> values) co
     return {};
 }
 
-// By the facts of ops: row i of the result is made of row i of each operand that is bounded, and of
-// what is the same for all rows.
+// Tells by the facts of ops whether row i of the result is made of row i of each bounded operand,
+// and of data that is the same for all rows.
 bool BoundedRows::keeps_rows(const Node& node, std::span<const Type> recorded,
                              const Type& result) const {
     const std::optional<ValueId> count = count_of(node.inputs);

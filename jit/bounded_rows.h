@@ -1,6 +1,6 @@
 // jit/bounded_rows.h -- BoundedRows: values of a dumped graph whose number of rows follows from the
 // data. They are as long as they can be; a value beside them tells how many rows in front count,
-// and only what keeps rows apart may be computed of them.
+// and only ops that keep rows apart may read them.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,15 @@ class BoundedRows {
 public:
     explicit BoundedRows(Graph& graph) : graph_(graph) {}
 
-    // Adds what gives the results of such an op, or finds where it was added.
+    // Adds nodes that give the results of such an op, or finds those that it added before.
     std::vector<ValueId> select(const OutsideOp& op, std::vector<ValueId> inputs,
                                 const std::string& where);
-    // How many rows of the first of them that is bounded count; nothing: none is.
+    // The value that tells how many rows of the first bounded one count; nothing: none is bounded.
     std::optional<ValueId> count_of(std::span<const ValueId> values) const;
 
-    // Fits the attributes of a recorded call to operands some of which are bounded. False, and
-    // nothing done, where it does not keep their rows apart. `recorded`, `result`: types that its
-    // operands and its first result had.
+    // Fits the attributes of a recorded call to operands some of which are bounded. It returns
+    // false and changes nothing where the call does not keep their rows apart. `recorded`,
+    // `result`: types that its operands and its first result had.
     bool fit(Node& node, std::span<const Type> recorded, const Type& result) const;
     void note(std::span<const ValueId> outputs, ValueId count);
 

@@ -30,7 +30,7 @@ bool DirectCall::fits(const Tensors& arguments, const Tensors& captured) const {
         if (!(tensor->type() == record.graph.type(then)) ||
             &tensor->device() != record[then].device)
             return false;
-        if (places.has(tensor->id())) return false;  // recorded as two
+        if (places.has(tensor->id())) return false;  // the record has two tensors
     }
     return true;
 }

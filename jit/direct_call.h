@@ -1,6 +1,6 @@
 // jit/direct_call.h -- DirectCall: a call of a traced function that does not run its body
 // (without_host=True). Tensors from outside come in by slot of the record, values of the record
-// come out; where the tensors are from, and who gets the values, only the caller knows.
+// come out; only the caller knows where the tensors are from, and who gets the values.
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ public:
     bool takes(const runtime::Tensors& arguments) const {
         return version_->key.describes(arguments);
     }
-    // And by what it captures: by slot, null where that is not said yet.
+    // Compares also what it captures: by slot, null where that is not said yet.
     bool fits(const runtime::Tensors& arguments, const runtime::Tensors& captured) const;
-    // What it runs; compiles at the first use. Never wait for it while a handle is empty.
+    // What the call runs; the first use compiles it. Never wait for it while a handle is empty.
     CompiledSegment compiled() const { return version_->compiled(0, function_.options); }
-    // The same, if nothing is left to be compiled, else no program: never waits.
+    // What compiled() gives if nothing is left to be compiled, else no program: never waits.
     CompiledSegment compiled_before() const { return version_->compiled_before(0); }
     // The wanted values. `bound`: by slot, taken as CompiledSegment::run does.
     runtime::Tensors run(const CompiledSegment& compiled, runtime::Tensors& bound) const;

@@ -137,8 +137,8 @@ private:
                 if (!node.names[o].empty()) names_[node.outputs[o]] = node.names[o];
     }
 
-    // A dumped model has its inputs and states alone: nothing that it computes may stand still, or
-    // be lost, without a word.
+    // A dumped model has its inputs and states alone: an error tells of any value that would stand
+    // still or be lost.
     void refuse_what_would_not_follow() const {
         if (!options_.allows_effects && !notes_.updates.empty())
             refuse(cat("updates ", notes_.updates),
@@ -181,7 +181,7 @@ private:
         for (RecordId result : record_.results) check(result, {});
     }
 
-    // A number that the host has read of an input or a state, or of what follows from them.
+    // Refuses a number that the host has read of an input or a state, or of values made of them.
     void refuse_frozen_reads() const {
         if (notes_.value_reads.empty()) return;
         std::vector<bool> follows(record_.values.size());
@@ -227,7 +227,7 @@ private:
                 for (RecordId output : node.outputs) values[at(output)] = true;
     }
 
-    // A key, which a generator gives anew in each call.
+    // Is the value a key? A generator gives another one in each call.
     bool is_random(RecordId id) const {
         return record_.is_from_outside(id) && record_.input(id).kind == Input::Kind::key;
     }
@@ -426,7 +426,7 @@ private:
     const FileNotes& notes_;
     const ExportOptions& options_;
     const std::vector<RecordId> arguments_;
-    std::vector<std::pair<uint32_t, const Held*>> states_;  // which ones of the file's it uses
+    std::vector<std::pair<uint32_t, const Held*>> states_;  // those of the file's that it uses
     Graph graph_;
     BoundedRows rows_{graph_};
     std::vector<NodeId> live_;
@@ -437,7 +437,7 @@ private:
     int next_param_ = 0;
 };
 
-// Each float32 result of an op is stored as float16; those who read it compute in float32.
+// Each float32 result of an op is stored as float16; ops that read it compute in float32.
 Graph stored_as_half(const Graph& graph) {
     Rewriter rewrite(graph);
     std::vector<std::optional<ValueId>> stored(graph.value_count());
@@ -501,7 +501,7 @@ void collect_names(Model& model, const ExportOptions& options) {
 std::string type_name_of(const OpDef& op) {
     if (!op.dumped_as.empty()) return std::string(op.dumped_as);
     std::string name;
-    bool upper = true;  // element-wise: all of it; others: at each word
+    bool upper = true;  // names of element-wise ops are all upper case, others at each word
     for (char c : op.name) {
         if (op.is_elementwise() || (upper && c != '_'))
             name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));

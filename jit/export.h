@@ -18,9 +18,9 @@ struct ExportOptions {
     bool half_storage = false;  // values between ops are stored as float16 and computed as float32
     int keep_value_names = 1;  // 0 none, 1 outputs, 2 all
     bool keep_op_names = false;
-    int opt_level = 2;  // that the function was traced with
+    int opt_level = 2;  // the level that the function was traced with
     bool exact = false;  // numerics="exact"
-    const FileStates* states = nullptr;  // of the file; null: all that it takes is constant
+    const FileStates* states = nullptr;  // the file's; null: a file has only constants
     // Updates are left out, keys of random ops are constants, and a batch that was read as a number
     // is not noted.
     bool allows_effects = false;
@@ -48,11 +48,11 @@ Model finish_model(Model model, const ExportOptions& options);
 Step step_for(const Model& model, runtime::Device& device,
               const std::optional<std::vector<size_t>>& outputs = {});
 
-// UserError where outputs are bounded, for callers that take fixed shapes.
+// Throws UserError where outputs are bounded, for callers that take fixed shapes.
 void refuse_bounds(const Model& function);
 
-// A function of a file with its states as constants. UserError where it replaces one, or draws, and
-// where outputs are bounded.
+// A function of a file with its states as constants. It throws UserError where the function
+// replaces a state or draws keys, and where outputs are bounded.
 Model without_states(const ModelFile& file, const Model& function);
 
 }  // namespace megjit::jit

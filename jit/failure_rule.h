@@ -18,11 +18,11 @@
 namespace megjit::jit {
 
 // Finds the nodes that may be the first to fail, in the order in which they run. A node that checks
-// places alone is none where each of them was checked before, within no larger extent.
+// places alone is not one of them where each was checked before, within no larger extent.
 class FirstFailures {
 public:
     explicit FirstFailures(const Graph& graph) : graph_(graph) {}
-    bool may_be(const Node& node);  // the next one
+    bool may_be(const Node& node);  // `node`: the next one
 
 private:
     const Graph& graph_;

@@ -24,11 +24,11 @@ struct OfExtents {
     bool is_itself = false;  // it is the one extent that it was computed of
 };
 
-// An extent in the attributes of a recorded call comes from somewhere, which decides what becomes
-// of it when the inputs have another batch (jit/batch_flow.h).
+// The origin of an extent in the attributes of a recorded call decides what becomes of the extent
+// when the inputs have another batch (jit/batch_flow.h).
 struct GivenExtent {
     enum class Kind : uint8_t {
-        derived,  // of the operands' extents, by the op or the function that issued it
+        derived,  // from the operands' extents, by the op or the function that issued it
         written,  // a number of the program
         solved,  // what the others leave
         read,  // computed of extents, `of`
@@ -73,15 +73,15 @@ struct FileNotes {
     std::unordered_map<NodeId, CallNotes> calls = {};
     std::unordered_map<RecordId, OfExtents> of_extents = {};
     std::vector<Held> held = {};  // what the call takes from outside and replaces there, by value
-    // What follows from this call's arguments though the record has it as a constant, or as of a
-    // fixed shape.
+    // What follows from this call's arguments, though the record has a constant or a fixed shape
+    // for it.
     std::vector<OutsideOp> outside_ops = {};
     std::unordered_map<RecordId, OutsideValue> computed_outside = {};
-    // Ops of what was the same in each call: what they read may be a state of the file yet.
+    // Ops on values that are equal in each call: what they read may still be a state of the file.
     std::vector<OutsideOp> constant_selections = {};
-    std::vector<ValueRead> value_reads = {};  // what the host makes of them stands in no record
+    std::vector<ValueRead> value_reads = {};  // no record holds what the host makes of them
     std::vector<ExtentRead> extent_reads = {};
-    // These are empty where there is no such thing.
+    // Each of these texts is empty where the body did nothing of the kind.
     std::string outside_read_at = {};  // where the program took a result of outside_ops for its own
     std::string left_trace_at = {};  // where the body took, from outside of the trace, what follows
                                      // from what it computes
@@ -90,9 +90,9 @@ struct FileNotes {
     std::string updates = {};  // what the call rebound that outlives it: "a f32[3] tensor at
                                // train.py:41"
 
-    // The notes of what a record is about that begins like this one's.
+    // The notes for `record`, which begins like the record that these notes are about.
     FileNotes prefix(const Record& record) const;
-    // Empty where nothing is noted.
+    // Both give empty notes where nothing is noted.
     const CallNotes& call(NodeId node) const;
     const OfExtents& of_extents_of(RecordId value) const;
 };

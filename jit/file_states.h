@@ -24,7 +24,7 @@ public:
     explicit FileStates(const std::vector<std::shared_ptr<Version>>& functions);
 
     const std::vector<State>& all() const { return states_; }
-    std::optional<uint32_t> find(const Held& held) const;  // which one it is; nothing: none
+    std::optional<uint32_t> find(const Held& held) const;  // its place in all(), if any
 
 private:
     void check(const std::vector<Held>& taken) const;

@@ -18,7 +18,7 @@ public:
         table_.assign(size_t{1} << (64 - shift_), 0);
     }
 
-    // Adds a key; the place at which it was added first, from 0 on.
+    // Adds a key and returns the place, from 0 on, at which it was added first.
     uint32_t add(uint64_t key) {
         if (table_.empty()) {
             few_[count_] = key;

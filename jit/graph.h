@@ -3,7 +3,7 @@
 // Knows runtime/, memory/ and codegen/; never names a backend.
 //
 // jit/graph.h -- Graph: one traced segment in SSA form. Nodes stand in an order in which they can
-// run, and refer to values by id. A pass builds a new Graph; what it wants to remember lives in it.
+// run, and refer to values by id. A pass builds a new Graph and keeps all its findings there.
 #pragma once
 
 #include <memory>
@@ -49,7 +49,7 @@ struct Marks {
     bool operator==(const Marks&) const = default;
 };
 
-// What a node does in a training step: for the pictures of its memory, no pass asks.
+// What a node does in a training step. The pictures of its memory show this; no pass asks.
 struct Role {
     bool is_backward = false;  // recorded while gradients were taken
     bool is_recomputed = false;  // another run of what has run before
@@ -69,8 +69,8 @@ struct Node {
     std::vector<std::string> ops = {};
     std::string choice = {};  // of a product: why a library or a kernel computes it, for reports
     std::string where = {};  // "model.py:41", the user's line
-    // By output, as far as there are any: "layers.3.weight" of an input, "layers.3.weight.grad" of
-    // an op.
+    // Names by output, as far as there are any: "layers.3.weight" of an input,
+    // "layers.3.weight.grad" of an op.
     std::vector<std::string> names = {};
     Marks marks = {};
     Role role = {};
@@ -109,7 +109,7 @@ public:
     std::vector<Type> types(std::span<const ValueId> ids) const;
 
     void reserve(const Graph& like);  // room for about as many nodes
-    Marks& marks_of(NodeId id) { return nodes_[at(id)].marks; }  // said after the node was added
+    Marks& marks_of(NodeId id) { return nodes_[at(id)].marks; }  // set after the node was added
 
     // Where it computes: the host's device, unless another was set.
     runtime::Device& device() const;
@@ -117,8 +117,8 @@ public:
 
     std::vector<ValueId> outputs;  // in the caller's order; a value may stand twice
 
-    // Computes, of the same slots, what further inputs hold (of the slots behind the caller's):
-    // once for the tensors at hand, not in each call. Null: nothing.
+    // Computes from the caller's slots what the inputs in the slots after them hold: once for the
+    // tensors at hand, not in each call. Null: there are no such inputs.
     std::shared_ptr<const Graph> prologue;
 
 private:
@@ -156,7 +156,7 @@ private:
 std::string print(const Graph& graph);
 Graph parse_graph(std::string_view text);  // UserError that names the line
 Graph parse_plain_graph(
-    std::string_view text);  // of inputs and ops only: text that asks for no memory of its own
+    std::string_view text);  // takes inputs and ops only: such text asks for no memory of its own
 
 // For Graphviz; fused kernels are boxes of their own colour.
 std::string to_dot(const Graph& graph);
@@ -167,7 +167,7 @@ std::string to_html(const Graph& graph, std::string_view title);
 // gives, slots are unique, kernels are sound.
 std::string fault_of(const Graph& graph);
 
-// The meaning of a graph: each node by the eager kernels (fused ones by the kernel interpreter).
+// The meaning of a graph: eager kernels compute each node, the kernel interpreter a fused one.
 std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> inputs);
 
 }  // namespace megjit::jit

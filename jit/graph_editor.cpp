@@ -256,7 +256,7 @@ GraphEditor::Extract GraphEditor::extract(std::span<const ValueId> of) const {
     std::vector<NodeId> inputs;
     std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(inputs),
                  [&](NodeId id) { return node(id).node.kind == NodeKind::input; });
-    std::sort(inputs.begin(), inputs.end());  // as they were made
+    std::sort(inputs.begin(), inputs.end());  // in the order in which they were made
     for (NodeId id : inputs) {
         const ValueId input = node(id).node.outputs[0];
         map[at(input)] =
@@ -312,7 +312,7 @@ TensorRef GraphEditor::constant_value(ValueId id) const {
 
 // ---- edits
 
-// Operands that have other dtypes now are cast, as they would be when the op is called with them.
+// Casts operands that have other dtypes now, as a call of the op with them would.
 void GraphEditor::promote_operands(NodeId id) {
     const OpDef& op = *node(id).node.op;
     const std::vector<ValueId> inputs = node(id).node.inputs;
@@ -344,8 +344,8 @@ void GraphEditor::check_known(const EditedNode& edited, BatchChange batch) const
     runtime::refuse_unknown(call, runtime::refit(call, operands, batch), batch);
 }
 
-// The types of what `nodes` make, in their order. Others keep theirs until they belong to the
-// graph.
+// Infers the types of what `nodes` make, in their order. Other nodes keep their types until they
+// belong to the graph.
 void GraphEditor::infer_again(std::span<const NodeId> nodes, BatchChange batch) {
     for (NodeId id : nodes) {
         try {

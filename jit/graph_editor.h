@@ -20,9 +20,9 @@ struct EditedNode {
     std::string name = {};
     bool is_parameter = false;  // a constant that was a tensor of the program
     bool is_renamed = false;
-    bool follows_batch = false;  // as Model's
+    bool follows_batch = false;  // as Model::follows_batch
     std::vector<Type> operands = {};  // types that attributes and results are made for
-    runtime::Device* device = nullptr;  // as variables say it; a run has a device of its own
+    runtime::Device* device = nullptr;  // what variables say; a run has a device of its own
 };
 
 struct EditedValue {
@@ -43,7 +43,7 @@ public:
     ValueId add_input(const Type& type, const std::string& name, runtime::Device* device = nullptr);
     ValueId add_constant(TensorRef tensor, const std::string& name, bool is_parameter);
     std::vector<ValueId> add_op(const OpDef& op, const Attrs& attrs, std::vector<ValueId> inputs);
-    // A graph whose slot i is inputs[i]; returns its outputs. Names stand in Node::where
+    // Adds a graph whose slot i is inputs[i]; returns its outputs. Names stand in Node::where
     // (noted_name).
     std::vector<ValueId> add_graph(const Graph& graph, std::span<const ValueId> inputs,
                                    bool follows_batch);
@@ -54,21 +54,21 @@ public:
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
     bool can_read(const runtime::Tensor&) const override { return false; }
-    TensorRef placeholder(ValueId value) const;  // linked to the value, of its present type
+    TensorRef placeholder(ValueId value) const;  // is linked to the value, has its type
 
     // ---- what belongs to the graph: all that its outputs are made of, as dump writes them
     const std::vector<ValueId>& outputs() const { return outputs_; }
     void set_outputs(std::vector<ValueId> outputs);
 
-    // ---- edits; all or nothing. Readers of an old value read the new one, but for those that the
-    // new one is made from.
+    // ---- edits; all or nothing. Readers of an old value read the new one, except nodes that
+    // the new one is made from.
     using Replacements = std::map<ValueId, ValueId>;
     void replace(const Replacements& values);
     void set_operand(NodeId node, size_t operand, ValueId value);
     void set_constant(NodeId node, TensorRef tensor);
-    // Each of `inputs` has `batch.from` in front, and `batch.to` from here.
+    // Each of `inputs` has `batch.from` in front now, and `batch.to` after the call.
     void reset_batch(std::span<const ValueId> inputs, BatchChange batch);
-    // Copies of what `values` are made of, reading replaced values; the originals stay.
+    // Copies what `values` are made of; the copies read replaced values, the originals stay.
     std::vector<ValueId> copy_with(std::span<const ValueId> values, const Replacements& replaced);
 
     // Adds the same values after the passes of opt_level 2, as nodes of their own.
@@ -87,7 +87,7 @@ public:
     // What `of` needs as a file or a program wants it. The names of inputs and outputs are those of
     // their values.
     Model model(std::span<const ValueId> of, const ExportOptions& options);
-    // The value of what depends on no input. UserError for others.
+    // Computes a value that depends on no input. It throws UserError for others.
     TensorRef constant_value(ValueId value) const;
 
 private:
@@ -112,7 +112,7 @@ private:
     std::vector<EditedNode> nodes_;
     std::vector<EditedValue> values_;
     std::vector<ValueId> outputs_;
-    std::unordered_map<std::string, int> names_;  // that were given, with the next suffix
+    std::unordered_map<std::string, int> names_;  // the names that were given, with the next suffix
 };
 
 }  // namespace megjit::jit

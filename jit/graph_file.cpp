@@ -71,14 +71,14 @@ private:
 struct StoredConstant {
     uint64_t bytes = 0;
     std::string_view data = {};
-    std::shared_ptr<void> keep = {};  // of the data; null: they go with the reader
-    TensorRef tensor = {};  // once somebody has told its type; functions share it
+    std::shared_ptr<void> keep = {};  // holds the data; null: they go with the reader
+    TensorRef tensor = {};  // made once its type is known; functions share it
 };
 
-// What stands before the constants, of which graphs are made when these are known.
+// The part before the constants; graphs are made of it when the constants are known.
 struct StoredFunction {
     Model model = {};  // its graph has constants as inputs
-    std::vector<uint32_t> constants = {};  // by slot behind inputs and states
+    std::vector<uint32_t> constants = {};  // by slot after inputs and states
 };
 struct StoredFile {
     std::vector<State> states = {};
@@ -99,7 +99,7 @@ size_t checked_slots(const Graph& graph) {
     return slots.size();
 }
 
-// Bytes of the file as a tensor: where they are, or a copy.
+// Bytes of the file as a tensor, which uses them in place or copies them.
 TensorRef tensor_of(std::string_view bytes, const Type& type, const std::shared_ptr<void>& keep) {
     runtime::Device& host = runtime::host_device();
     if (!keep) return runtime::tensor_from_host(host, type, bytes.data());
@@ -184,7 +184,7 @@ void check_states(const Model& model, StoredFile& file) {
     }
 }
 
-// Reads what stands behind the inputs and the results of the function's own.
+// Reads the states and counts, which come after the function's own inputs and results.
 void read_interface(Reader& reader, uint32_t schema, const std::vector<State>& states,
                     Model& model) {
     std::vector<Output> replaced;
@@ -210,7 +210,7 @@ void read_interface(Reader& reader, uint32_t schema, const std::vector<State>& s
     model.outputs.insert(model.outputs.end(), replaced.begin(), replaced.end());
 }
 
-// Schema 1 has what is not of a later one.
+// Schema 1 has only what no later schema has added.
 StoredFunction read_function(Reader& reader, uint32_t schema, const std::vector<State>& states) {
     StoredFunction function;
     Model& model = function.model;

@@ -4,7 +4,7 @@
 //   states     of each its name, what it is, and its value, a constant
 //   functions  of each: name, options of the record, whether its numbers follow the batch, limit
 //   of memory and plan of a packaged one; the graph in text form (jit/graph.h), states
-//              and constants as inputs behind the real ones; names of inputs, outputs, nodes,
+//              and constants as inputs after the real ones; names of inputs, outputs, nodes,
 //              values; which values are parameters; which states and constants it has; which
 //              outputs are bounded; metadata and test cases, JSON and bytes of the front end, which
 //              this file does not look into
@@ -32,15 +32,15 @@
 
 namespace megjit::jit {
 
-// Functions keep a tensor from run to run, or the next key of a random generator, from which an
-// input is drawn that is a key, or several.
+// What functions keep from run to run: a tensor, or the next key of a random generator, from which
+// an input that holds one or several keys is drawn.
 struct State {
     std::string name;
     bool is_generator = false;
     TensorRef value = {};
 };
 
-// One function: a step in which nothing is fused. Its inputs are the caller's, and behind them
+// One function: a step in which nothing is fused. Its inputs are the caller's, and after them
 // states, or keys that are drawn from them.
 struct Model : Step {
     std::vector<std::string> input_names = {}, output_names = {};  // of the caller's
@@ -52,7 +52,7 @@ struct Model : Step {
     int opt_level = 2;  // of the record
     bool exact = false;  // numerics="exact"
     // The recording knew what extents in attributes and constants come from, and the graph says it
-    // (fixed_batch): with another batch they follow (runtime/ops/refit.h).
+    // (fixed_batch): with another batch these extents follow (runtime/ops/refit.h).
     bool follows_batch = false;
     // A packaged function has these: the bytes of a call (0: none), and the order of steps that was
     // found for them.
@@ -62,7 +62,7 @@ struct Model : Step {
     std::string cases = {};  // test cases, as the front end wrote them
 
     size_t constant_bytes() const;
-    std::vector<Type> input_types() const;  // with those of states
+    std::vector<Type> input_types() const;  // also those of states
     std::span<const Input> states() const {
         return std::span(inputs).subspan(std::min(inputs.size(), input_names.size()));
     }

@@ -39,7 +39,7 @@ public:
     std::string bytes;
 };
 
-// The graph with constants as inputs behind the others; ids stay.
+// The graph with constants as inputs after the others; ids stay.
 Graph without_constants(const Model& model) {
     Rewriter rewrite(model.graph);
     auto slot = static_cast<int>(model.input_names.size() + model.states().size());
@@ -52,7 +52,7 @@ Graph without_constants(const Model& model) {
     return rewrite.finish();
 }
 
-// Constants, each once.
+// Lists constants, each once.
 class ConstantTable {
 public:
     uint32_t add(const runtime::Tensor& tensor) {

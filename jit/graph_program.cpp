@@ -8,7 +8,7 @@
 namespace megjit::jit {
 namespace {
 
-// Those that there are; one that only code can run is waited for.
+// Gives the kernels that are done, and waits for one that only code can run.
 Kernels kernels_of(const Graph& graph) {
     codegen::KernelService& service = codegen::KernelService::instance();
     Kernels kernels;

@@ -9,11 +9,11 @@
 
 namespace megjit::jit {
 
-// Inputs by slot; the workspace is the arena of what lies between. Each output has memory of its
+// Inputs by slot; the workspace is the arena of values between. Each output has memory of its
 // own, also where the graph returns an input, a constant or one value twice.
 class GraphProgram final : public runtime::Executable {
 public:
-    // On its device. `in_place`: by output, the slot that it may take the place of, or -1.
+    // Plans for the graph's device. `in_place`: by output, the slot that it may replace, or -1.
     explicit GraphProgram(Graph graph, const std::vector<int>& in_place = {});
 
     void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,

@@ -37,8 +37,8 @@ BufferUse use_of(const Graph& graph, ValueId id, const Step& step) {
     return node.role.is_backward ? BufferUse::gradient : BufferUse::activation;
 }
 
-// What runs again, as a part of what runs once; a kernel's flops are its instructions, and an
-// exchange has none.
+// The flops that run again over those that run once; a kernel's flops are its instructions, and
+// an exchange has none.
 double recompute_flops_ratio(const Graph& graph) {
     double once = 0, again = 0;
     for (const Node& node : graph.nodes()) {
@@ -64,7 +64,7 @@ size_t recorded_bytes(const Graph& recorded) {
     return bytes;
 }
 
-// Constants that the program reads as it has packed them stay beside these.
+// Constants of which the program reads packed copies stay beside these copies.
 size_t unpacked_bytes(const Graph& graph) {
     size_t bytes = 0;
     if (graph.prologue)
@@ -74,7 +74,7 @@ size_t unpacked_bytes(const Graph& graph) {
     return bytes;
 }
 
-// A row for each prepared node.
+// Gives a text for each prepared node.
 std::vector<std::string> step_texts(const PreparedGraph& prepared) {
     std::vector<std::string> texts;
     for (size_t s = 0; s < prepared.nodes.size(); ++s) {
@@ -118,7 +118,7 @@ constexpr size_t kMostOfBound = 6;  // values that are told
 MemoryPlan::Bound bound_of(const PreparedGraph& prepared, const BufferPlan& buffers,
                            size_t unpacked) {
     memory::Schedule schedule = buffers.schedule;
-    // What else a step of the schedule reads is kept for the order in which these steps run.
+    // Further reads of a step only keep the order in which these steps run: the bound drops them.
     for (size_t s = 0; s < prepared.nodes.size(); ++s)
         schedule.steps[s].reads.resize(prepared.node(s).inputs.size());
     const memory::LowerBound least = memory::lower_bound(schedule);

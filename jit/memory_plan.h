@@ -29,7 +29,7 @@ std::string_view name_of(memory::Place place);  // "arena"
 // One buffer of the plan, for fn.memory_plan() and the pictures.
 struct PlannedBuffer {
     memory::Place place = memory::Place::kArena;
-    size_t offset = 0;  // bytes from the arena's start; on the host: from that of the host's
+    size_t offset = 0;  // bytes from the start of the arena; on the host: of the host's arena
     size_t bytes = 0;
     memory::Lifetime live = {};
     BufferUse use = BufferUse::activation;
@@ -40,7 +40,7 @@ struct PlannedBuffer {
 // One of the plans that a search found: what a call takes, and what its steps are estimated to
 // cost.
 struct CurvePoint {
-    size_t bytes = 0;  // planned_bytes; of plans whose programs were not made an estimate
+    size_t bytes = 0;  // planned_bytes; an estimate where the plan's program was not made
     double seconds = 0;
     bool is_chosen = false;
 };
@@ -48,7 +48,7 @@ struct CurvePoint {
 // The time of transfers to a file and back, by the measured speed of its folder.
 struct TransferTimes {
     double seconds = 0;
-    double waited = 0;  // of these, those in which no step runs
+    double waited = 0;  // those of them in which no step runs
 };
 
 struct MemoryPlan {
@@ -57,18 +57,18 @@ struct MemoryPlan {
     size_t peak_live_bytes = 0;  // the lower bound
     size_t arena_bytes = 0;
     size_t workspace_bytes = 0;  // part of the arena
-    // What lies in the host's memory, or in a file, takes these beside planned_bytes.
+    // Values in the host's memory, or in a file, take these beside planned_bytes.
     size_t host_bytes = 0;
     size_t transferred_bytes = 0;  // there and back in one call
-    size_t written_bytes = 0;  // of these, those that go there
+    size_t written_bytes = 0;  // those of them that go there
     TransferTimes transfers = {};
     double recompute_flops_ratio = 0;
     std::vector<PlannedBuffer> buffers = {};
     std::vector<std::string> steps = {};  // what runs at each step
     std::vector<CurvePoint> curve =
         {};  // from the cheapest to the smallest; empty where none was searched for
-    // What no plan of these steps takes less than (memory/lower_bound.h). Of plans above the limit
-    // alone.
+    // No plan of these steps takes less (memory/lower_bound.h). Only plans above the limit have
+    // this bound.
     struct Bound {
         size_t bytes = 0;
         std::string why = {};  // which values are alive at once
@@ -83,7 +83,7 @@ struct LoweringOptions {
     std::string function = "a compiled graph";  // "step (train.py:41)", for errors
     bool check = false;  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
     bool profile = false;  // measure the time of each step
-    std::vector<CurvePoint> curve = {};  // for the plan
+    std::vector<CurvePoint> curve = {};  // of the plan
     TransferTimes transfers = {};  // likewise
     std::optional<Kernels> kernels = {};  // not given: the service is asked for each
     size_t memory_limit = 0;  // of a call, which arenas of other programs must not break; 0: none

@@ -1,6 +1,6 @@
 // jit/op_program.h -- one op as the simpler ones that it is made of, on a GPU as generated kernels
-// of them. For devices that have no kernel of their own for it; a product with steps behind it
-// becomes the plain one and a kernel of the steps, a plain one a kernel.
+// of them. It serves devices that have no kernel of their own for the op. A product with steps
+// after it becomes a plain one and a kernel of the steps; a plain one becomes a kernel.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace megjit::jit {
 
-// Its workspace is the arena of what lies between them. Null where the op is made of none.
+// The workspace is the arena of values between those ops. Null where the op is made of none.
 std::shared_ptr<const runtime::Executable> op_program(runtime::Device& device,
                                                       const runtime::OpCall& call);
 

@@ -11,7 +11,7 @@ namespace megjit::jit {
 // What a limit was refused by: bytes of a call.
 struct LimitFigures {
     size_t limit = 0;
-    size_t needed = 0;  // by the smallest plan that was found: as a limit this is kept
+    size_t needed = 0;  // by the smallest plan that was found, which keeps this as a limit
     size_t bound = 0;  // no plan takes less
 };
 
@@ -19,7 +19,7 @@ struct LimitFigures {
 // is proved; else "no smaller plan found: ...".
 std::string told(const LimitFigures& figures);
 
-// Nothing of the function may run then: it was refused, it has not failed.
+// Nothing of the function may run after this error: it was refused, it has not failed.
 class OverLimit : public runtime::UserError {
 public:
     // `proof`: what is alive at once in any plan.

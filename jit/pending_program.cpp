@@ -29,7 +29,7 @@ PipelineOptions without_kernels(PipelineOptions passes) {
 std::optional<PlannedGraph> first_that_fits(PlanLadder& ladder, const Graph& common,
                                             const PipelineOptions& passes,
                                             const std::function<MemoryPlan(const Graph&)>& plan) {
-    std::optional<Graph> lowered;  // what plans of later stages start from
+    std::optional<Graph> lowered;  // the graph that plans of later stages start from
     while (!ladder.is_exhausted()) {
         const PipelineOptions with_plan = ladder.with_plan(passes);
         const bool is_first = ladder.stage() == Stage::as_it_is;
@@ -126,7 +126,7 @@ void PendingProgram::run_passes() {
 void PendingProgram::request_kernels(const Node& fused) {
     const codegen::CodeTarget target = passes_.device->target();
     std::vector<codegen::LaunchShape> launches = launches_of(fused);
-    if (!target.is_gpu()) launches.resize(1);  // the code serves all
+    if (!target.is_gpu()) launches.resize(1);  // one code serves all launches
     for (codegen::LaunchShape& launch : launches)
         requests_.push_back(codegen::KernelService::instance().request(
             {fused.kernel->kernel, target, std::move(launch)}, passes_.backend));
@@ -171,7 +171,7 @@ std::shared_ptr<Program> PendingProgram::finish() {
     if (refused_.size() > known) return without_kernels();
     if (!ladder_.is_wanted() || ladder_.accepts(plan_of(graph_, *step_, lowering)))
         return make_program(graph_, ladder_, lowering);
-    run_passes();  // a kernel that there is not takes more
+    run_passes();  // without a kernel, a call takes more memory
     return is_ready() ? finish() : nullptr;
 }
 

@@ -1,5 +1,5 @@
 // jit/pending_program.h -- PendingProgram: a program whose kernels are being compiled, and the same
-// without generated kernels, which runs meanwhile.
+// program without generated kernels, which runs meanwhile.
 #pragma once
 
 #include <memory>
@@ -35,12 +35,12 @@ public:
     const codegen::KernelRequests& requests() const { return requests_; }
     Clock::time_point deadline() const { return deadline_; }
 
-    // With the kernels that there are. A group whose kernel there is not runs unfused, and plans
-    // are made anew; where other groups come of that, or of a plan that needs less memory, their
-    // kernels are asked for, and the result is null: wait again.
+    // Makes the program with the kernels that there are. A group without a kernel runs unfused, and
+    // plans are made anew; where other groups come of that, or of a plan that needs less memory,
+    // their kernels are asked for, and the result is null: wait again.
     std::shared_ptr<Program> finish();
-    // In which the steps of that program run, for MemoryOptions::known_order; nothing where there
-    // is no limit.
+    // The order of that program's steps, for MemoryOptions::known_order; empty where there is no
+    // limit.
     std::vector<uint32_t> chosen_order() const {
         return (plain_ladder_ ? *plain_ladder_ : ladder_).chosen_order();
     }
@@ -49,7 +49,7 @@ public:
 private:
     void run_passes();
     void request_kernels(const Node& fused);
-    void request_kernels(const Graph& held);  // by an op
+    void request_kernels(const Graph& held);  // an op holds it
     std::shared_ptr<Program> make_program(const Graph& graph, const PlanLadder& ladder,
                                           LoweringOptions lowering) const;
     void tell_what_is_late() const;
@@ -57,7 +57,7 @@ private:
 
     const std::shared_ptr<const Step> step_;
     PipelineOptions passes_;
-    std::shared_ptr<const Graph> common_;  // what all plans start from
+    std::shared_ptr<const Graph> common_;  // the graph that all plans start from
     PlanLadder ladder_;  // with kernels
     std::optional<PlanLadder> plain_ladder_;  // without
     LoweringOptions lowering_;

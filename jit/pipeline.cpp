@@ -90,7 +90,7 @@ void dump(const runtime::Debug& debug, std::string_view stage, const Graph& grap
                        {".html", [&] { return to_html(graph, stage); }}});
 }
 
-// UserError for a name that is not known: it would have no effect. what: the variable and what it
+// Throws UserError for an unknown name, which would have no effect. what: the variable and what it
 // names.
 void check_names(std::string_view what, std::span<const std::string> names,
                  std::span<const std::string_view> known) {
@@ -124,7 +124,7 @@ bool runs(const Pass& pass, const PipelineOptions& options) {
            !runtime::debug().skips(pass.name);
 }
 
-// What a pass that got a sound graph made wrong; "": nothing. was_live: no node of it was dead.
+// What a pass made wrong in a sound graph; "": nothing. was_live: no node of that graph was dead.
 std::string fault_of_result(const Graph& graph, bool was_live) {
     if (std::string fault = fault_of(graph); !fault.empty()) return fault;
     const Node* const dead = was_live ? dead_node(graph) : nullptr;
@@ -194,7 +194,7 @@ std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options) 
     for (const Pass& pass : pipeline()) {
         if (!runs(pass, options) || pass.name == "order_steps") continue;
         Graph after = pass.run(graph, options);
-        if (pass.name == "fuse") {  // the rest of it, and what follows, keeps the bits
+        if (pass.name == "fuse") {  // all else in it, and the later passes, keep the bits
             const std::set<std::string> ops = contractions_of(after);
             if (!ops.empty()) changes.push_back({pass.name, {ops.begin(), ops.end()}});
             break;

@@ -29,16 +29,16 @@ struct BitChange {
     std::string_view pass;
     std::vector<std::string> ops = {};  // "true_div at train.py:41"; each once, sorted
 };
-// In the order of the passes, those alone that changed something; no plan of memory is made.
+// In the order of the passes, only those that changed something; no plan of memory is made.
 std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options);
 
-// The same in parts: before the pass of that name, from it on, from the first and before the end.
+// These run parts: before the pass of that name, from it on, or from `first` on before `end`.
 Graph run_passes_before(std::string_view pass, Graph graph, const PipelineOptions& options);
 Graph run_passes_from(std::string_view pass, Graph graph, const PipelineOptions& options);
 Graph run_passes_between(std::string_view first, std::string_view end, Graph graph,
                          const PipelineOptions& options);
-// Before the first nothing hangs on the plan of recomputation; before the second only what hangs on
-// a plan of ops as recorded. From there on passes run for each plan that is tried.
+// No pass before the first depends on the plan of recomputation; passes before the second depend
+// only on a plan of ops as recorded. Passes from there on run for each plan that is tried.
 constexpr std::string_view kFirstWithPlan = "rematerialize_whole";
 constexpr std::string_view kFirstWithOtherPlan = "rematerialize";
 

@@ -18,8 +18,8 @@ using runtime::cat;
 // Without a limit: the smallest plan that costs about one more forward pass.
 constexpr double kMostCostWithoutLimit = 1.35;
 
-// Under a limit the search looks where the sub-linear one does by default, so that it finds all
-// that this finds.
+// Under a limit the search looks where the sub-linear search does by default, so that it finds all
+// plans of that search.
 constexpr int kThresholds = 10;
 
 // So many of the last plans that cost no more are planned, and the smallest wins: the search sees
@@ -40,24 +40,24 @@ constexpr double kMostBred = 1.5e6;
 // its arena differ by a few percent where no kernels are generated; where they are, by about as
 // much as for the plain program.
 constexpr double kLeastOfExpected = 0.9;
-// For what the sub-linear search plans in any case: a limit that it keeps must not be refused.
+// For plans that the sub-linear search always makes: a limit that it keeps must not be refused.
 // (Seen: 0.894, where a gradient of 147 MiB found its place in one plan of many.)
 constexpr double kLeastOfFinalist = 0.85;
 
-// Where no plan keeps the limit: of so many programs in a row none is the smallest, then none is
-// looked for any more.
+// Where no plan keeps the limit, the ladder stops when so many programs in a row are not the
+// smallest.
 constexpr int kMostInVain = 4;
 // What moves to a file or back is copied and summed, beside the steps but on their cores.
 constexpr double kSecondsToCopy = 2e-10;  // a byte
 
 std::atomic<double> searched = 0;
 
-// Does a pass behind the plans of this stage compute again what costs next to nothing? Where it
+// Does a pass after the plans of this stage compute again what costs next to nothing? Where it
 // does, the stage's plain program is what runs without a limit.
 bool is_behind_cheap(Stage stage) { return stage >= Stage::units; }
 
-// A file has one list for an order, of whatever stage: behind one of another stage than `ops`
-// stands which, as a number that no step has. Who does not know that searches anew.
+// A file has one list for an order of any stage. A number that no step has, after the order, marks
+// a stage other than `ops`. A reader that does not know the mark searches anew.
 uint32_t mark_of(Stage stage) { return UINT32_MAX - static_cast<uint32_t>(stage); }
 
 // Takes the mark off.
@@ -119,8 +119,8 @@ memory::SpillPlan PlanLadder::spill(const SpillProblem& problem) {
     return rungs_[rung_].stage == Stage::spilled ? rungs_[rung_].spill : memory::SpillPlan{};
 }
 
-// Plans that keep in memory what the call replaces, and plans that keep it in the file from call to
-// call.
+// Finds plans that keep in memory what the call replaces, and plans that keep it in the file from
+// call to call.
 void PlanLadder::search(const SpillProblem& problem) {
     Family& family = this->family(Stage::spilled);
     family.is_searched = true;
@@ -166,7 +166,7 @@ std::vector<uint32_t> PlanLadder::chosen_order() const {
     return order;
 }
 
-// It comes from a file: it may be of another graph. Until that is known nothing is searched.
+// The order comes from a file and may be of another graph. Until that is known nothing is searched.
 bool PlanLadder::takes_known_order(Stage stage, const memory::RematProblem& problem) {
     std::vector<uint32_t> order = options_.known_order;
     if (order.empty() || !options_.limit) return false;
@@ -212,7 +212,7 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
     if (is_thorough) run(memory::Places::late, options_.search.genetic_rounds, false);
 }
 
-// They are found anew as plans of this stage.
+// Without passes in between, the plans of stage whole are those of this stage.
 bool PlanLadder::takes_plans_of_whole(Stage stage, const memory::RematProblem& problem) {
     if (stage == Stage::whole) whole_ = problem;
     if (stage != Stage::ops || problem != std::exchange(whole_, {})) return false;
@@ -242,7 +242,7 @@ bool PlanLadder::is_like_the_first_rung(Stage stage) const {
     return is_behind_cheap(stage) || !may_be_cheap_;
 }
 
-// Without a limit: the smallest of plans that cost no more than one forward pass, and those before.
+// Gives, without a limit, the last plan within the cost of one more forward pass, and a few before.
 std::pair<size_t, size_t> PlanLadder::finalists(const std::vector<memory::RematPlan>& plans) const {
     size_t last = 0;
     while (last + 1 < plans.size() && plans[last].peak_bytes > options_.enough_bytes &&
@@ -341,7 +341,7 @@ void PlanLadder::note(const MemoryPlan& plan) {
                      [](const Rung& a, const Rung& b) { return a.extra < b.extra; });
 }
 
-// The cheapest that may fit; where none does, those that may be the smallest: what is refused names
+// The cheapest rung that may fit; where none does, one that may be the smallest: a refusal names
 // the least limit.
 size_t PlanLadder::next_rung() {
     const auto may_take = [&](size_t rung, size_t bytes) {
@@ -390,7 +390,7 @@ std::vector<CurvePoint> PlanLadder::curve() const {
                               .seconds = plain + rungs_[i].extra,
                               .is_chosen = i == rung_});
     if (is_exhausted()) return points;
-    // What costs more than another plan, and is not smaller, is on no curve; the chosen plan is.
+    // A plan that costs more than another and is not smaller is on no curve; the chosen plan is.
     const auto chosen = std::ranges::find_if(points, &CurvePoint::is_chosen);
     std::vector<CurvePoint> curve;
     for (const CurvePoint& point : points) {

@@ -4,8 +4,8 @@
 // The first rung is the program that runs without a limit. The others are plans of one search for
 // each stage (Stage) that the graph passes. Each rung is judged by the layout of its program. The
 // rungs do not depend on the limit, and they are tried in order: so more memory never gives a
-// slower plan, and less memory never a larger peak. Those are left out that by the search's count
-// cannot fit. Nothing is searched where the first rung keeps the limit.
+// slower plan, and less memory never a larger peak. Rungs that cannot fit by the search's
+// count are left out. Nothing is searched where the first rung keeps the limit.
 #pragma once
 
 #include <array>
@@ -21,12 +21,12 @@
 
 namespace megjit::jit {
 
-// The part, 0 to 1, that is done of the search for plans that runs in this process; 0 where none
-// runs. A thread that shows progress asks while another one searches.
+// How much of the search for plans in this process is done, 0 to 1; 0 where none runs.
+// A thread that shows progress asks while another one searches.
 double searched_part();
 
-// Where a search stands in the pipeline, and of what its plans are: ops as they are recorded, of
-// which a normalization is one; ops before kernels are made of them, so that what runs again goes
+// Where a search stands in the pipeline, and what its plans order: ops as they are recorded, where
+// a normalization is one op; ops before kernels are made of them, so that what runs again goes
 // into its readers' kernels; kernels and ops that run. spilled: the same, some of whose results
 // wait in a file. as_it_is: no plan.
 enum class Stage : uint8_t { whole, ops, units, spilled, as_it_is };
@@ -39,8 +39,8 @@ public:
         return options_.limit != 0 || options_.is_sublinear || options_.only_looks;
     }
 
-    // What another ladder found, which is not to be found here once more: where no plan keeps the
-    // limit, this one looks for smaller plans than the smallest of the other.
+    // This ladder does not find again what `other` found: where no plan keeps the limit, this one
+    // looks for smaller plans than the smallest of the other.
     void beats(const PlanLadder& other) { rival_ = other.least_bytes(); }
 
     // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it,
@@ -48,14 +48,14 @@ public:
     // when its program has been found to be too large.
     PipelineOptions with_plan(PipelineOptions passes);
 
-    // Does this program, made of the present rung, fit? If not the ladder stands on the next rung
+    // Does this program, made of the present rung, fit? If not, the ladder stands on the next rung
     // that may.
     bool accepts(const MemoryPlan& plan);
     bool is_exhausted() const { return rung_ >= rungs_.size(); }
     Stage stage() const { return rungs_[rung_].stage; }  // of the present rung
-    // By which a file finds the present rung again without a search: an order of steps, and behind
-    // it of which stage they are; for the program without a limit the plain one. Nothing where
-    // values move to a file.
+    // A file finds the present rung again by this without a search: an order of steps, and after it
+    // their stage; for the program without a limit the plain order. It is empty where values move
+    // to a file.
     std::vector<uint32_t> chosen_order() const;
     // The plans that are worth their memory, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;
@@ -70,7 +70,7 @@ private:
         memory::RematPlan plan = {};
         memory::SpillPlan spill = {};  // of Stage::spilled
         double extra = 0;  // seconds more than the plain order takes, as far as the search knows
-        int64_t more_elsewhere = 0;  // bytes beside the arena more than in the first rung
+        int64_t more_elsewhere = 0;  // bytes beside the arena, less those of the first rung
         bool is_quick = true;  // the search without genetic rounds has found it
         bool is_finalist = true;  // without a limit: its program is looked at
         std::optional<size_t> planned_bytes = {};  // of its program, once that was made
@@ -79,7 +79,7 @@ private:
     struct Family {
         bool is_searched = false;
         memory::RematPlan plain = {};  // its first one
-        // The first program that was made of one of them takes so much; 0: there is none.
+        // The first program that was made of one of these plans takes so much; 0: there is none.
         size_t planned_bytes = 0;
         size_t peak_bytes = 0;  // as the search has it
         double bytes_by_peak = 1;  // the arena by that
@@ -110,7 +110,7 @@ private:
     MemoryOptions options_;
     std::vector<Rung> rungs_ = {Rung{}};
     std::array<Family, kSearchedStages> families_;  // by stage
-    // What stage whole was searched with: without passes between them the next is the same.
+    // The problem of stage whole: without passes between the stages the next has the same one.
     memory::RematProblem whole_;
     size_t rung_ = 0;
     size_t rival_ = SIZE_MAX;  // bytes

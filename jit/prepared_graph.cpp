@@ -90,7 +90,7 @@ private:
         if (check_) check_against_interpreter(entry, node, made_.graph);
     }
 
-    // Those of graphs that the op holds, which its executable asks for.
+    // Lists kernels of graphs that the op holds; its executable asks for them.
     void list_held_kernels(const Node& node, const std::string& where) {
         for (const std::string& text : graph_texts(node)) {
             const auto graph = subgraph(text);

@@ -30,7 +30,7 @@ struct PreparedNode {
 
 struct PreparedGraph {
     Graph graph;
-    std::vector<PreparedNode> nodes;  // in order; inputs and constants left out
+    std::vector<PreparedNode> nodes;  // in order, without inputs and constants
     std::vector<KernelUse> kernels;
 
     const Node& node(size_t index) const { return graph.node(nodes[index].node); }
@@ -39,17 +39,17 @@ struct PreparedGraph {
 // For each fused node, in order; null: the device runs it without generated code.
 using Kernels = std::vector<std::shared_ptr<const codegen::CompiledKernel>>;
 
-// Without `kernels` the service is asked for each. `check`: kernels are compared with the
+// Without `kernels`, the service is asked for each. `check`: kernels are compared with the
 // interpreter (MEGJIT_CHECK).
 PreparedGraph prepare(Graph graph, const std::optional<Kernels>& kernels, bool check);
 
-// Ready to be planned, not to be run: kernels that are not given are not asked for.
+// The result can be planned, not run: kernels that are not given are not asked for.
 PreparedGraph prepare_to_plan(Graph graph, const std::optional<Kernels>& kernels);
 
-// What a node of the graph runs; to be asked for its needs, not to be run. Null: a view.
+// What a node of the graph runs. Ask it for its needs, do not run it. Null: a view.
 std::shared_ptr<const runtime::Executable> executable_to_plan(const Graph& graph, const Node& node);
 
-bool waits_for_values(const PreparedGraph& prepared);  // does an executable of it?
+bool waits_for_values(const PreparedGraph& prepared);  // does one of its executables?
 
 // "relu", or the last op of a kernel.
 const std::string& name_of(const Node& node);

@@ -51,7 +51,7 @@ Program::Program(Graph graph, const Step& step, const LoweringOptions& options)
 }
 
 Program::~Program() {
-    if (host_arena_ || file_) try {  // transfers that are queued use it
+    if (host_arena_ || file_) try {  // queued transfers use them
             beside().synchronize();
         } catch (...) {}
     bound_.clear();
@@ -79,13 +79,13 @@ const TensorRef& Program::constant(uint32_t value) {
     return there;
 }
 
-// Addresses that are known from the first run on, and those that runs tell.
+// Sets addresses that are known from the first run on, and lists those that each run tells.
 void Program::resolve_operands() {
     if (layout_.host_bytes && file_) file_arena_ = file_->take(layout_.host_bytes);
     else if (layout_.host_bytes) host_arena_ = device_.host_memory(layout_.host_bytes);
     std::vector<void*> operands;
     for (std::vector<Patch>* patches : {&input_patches_, &output_patches_, &arena_patches_})
-        patches->clear();  // of an attempt that found no memory
+        patches->clear();  // drops those of an attempt that found no memory
     const auto behind = [](void* start, size_t offset) -> void* {
         return static_cast<std::byte*>(start) + offset;
     };
@@ -142,7 +142,7 @@ void Program::bind(std::span<const TensorRef> inputs) {
         id = now;
     }
     if (is_same) return;
-    bound_.clear();  // its memory first
+    bound_.clear();  // frees their memory first
     weights_->release_unused();
     BoundWeights::Values values = weights_->get(*graph().prologue, inputs);
     bound_bytes_ = values.fresh_bytes;
@@ -167,7 +167,7 @@ void Program::open_file() {
     file_ = runtime::SpillFile::in(spill_);
 }
 
-// Where an input that lies outside was made in memory, or in another file, it is written to ours.
+// An input that lies outside is written to our file if it was made in memory or in another file.
 // The memory goes back if nobody else reads it.
 void Program::move_inputs_outside() {
     bool has_left = false;
@@ -302,7 +302,7 @@ void Program::patch() {
     }
 }
 
-// Where work runs later: an error must tell what failed.
+// Work may run later: an error must tell what failed.
 void Program::enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream) {
     const Node& node = prepared_.node(step.node);
     const std::string& name = name_of(node);
@@ -350,7 +350,7 @@ void Program::give_outputs() {
         const auto [from, index] = layout_.outputs[i];
         TensorRef& output = call_.outputs[i];
         if (from == From::constant) output = copied_to(constant(index), device_);
-        else if (from == From::input)  // the same bytes, and another tensor to whoever attaches one
+        else if (from == From::input)  // the same bytes in a tensor of its own
             output =
                 runtime::make_tensor(call_.given[index]->type(), call_.given[index]->storage());
         else if (!output || output->storage() != call_.results[index])
@@ -396,7 +396,7 @@ void Program::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
     patch();
     try {
         enqueue_all();
-    } catch (...) {  // what runs beside it uses the arena, and what the call holds
+    } catch (...) {  // transfers use the arena, and what the call holds
         if (layout_.has_transfers) try {
                 beside().synchronize();
             } catch (...) {}

@@ -28,19 +28,19 @@ struct StepProfile {
     size_t launches = 0;  // of generated code in one run; an op of the device counts as one
     bool is_transfer = false;  // runs beside the others, on the copy stream
     double seconds = 0;  // of all runs
-    double last_begin = 0, last_seconds = 0;  // of the last one; it begins at 0
+    double last_begin = 0, last_seconds = 0;  // of the last run, which begins at 0
 };
 struct Profile {
     uint64_t runs = 0;
-    double seconds = 0;  // of them all; less than the steps' where transfers ran beside the others
-    double last_seconds = 0;  // of the last one
+    double seconds = 0;  // of all runs; less than the steps' where transfers ran beside the others
+    double last_seconds = 0;  // of the last run
     std::vector<StepProfile> steps = {};
 };
 
 class Program {
 public:
     // Makes every node ready for the graph's device and plans memory, which each run takes.
-    // `graph` is that of the step behind the passes.
+    // `graph` is that of the step after the passes.
     Program(Graph graph, const Step& step, const LoweringOptions& options);
     ~Program();
 
@@ -48,11 +48,11 @@ public:
     // nobody else holds is overwritten. Holds no Python lock; one run at a time, others wait in
     // turn.
     std::vector<TensorRef> run(std::span<TensorRef> inputs);
-    // The same; an output that is given, of the graph's type, is where its value is computed, if no
-    // input or other output has its memory: else it is replaced by a tensor with the value.
+    // Computes the value of a given output, of the graph's type, in its memory, if no input or
+    // other output has that memory: else a tensor with the value replaces the output.
     void run(std::span<TensorRef> inputs, std::span<TensorRef> outputs);
 
-    // Computes now what hangs on constants alone, so that the first run does not.
+    // Computes now what depends on constants alone, so that the first run does not.
     void bind_constants();
 
     const Graph& graph() const { return prepared_.graph; }
@@ -73,7 +73,7 @@ private:
     // What one run holds; its lists keep their memory for the next.
     struct Call {
         std::span<TensorRef> given, outputs;
-        std::vector<void*> data = {};  // by slot, those that the prologue gave behind the others
+        std::vector<void*> data = {};  // by slot; those that the prologue gave come last
         std::vector<runtime::Ref<runtime::Storage>> results = {}, copies = {};
         std::vector<std::shared_ptr<Extent>> extents = {};  // by layout_.slots_outside
 
@@ -115,14 +115,14 @@ private:
     runtime::Device& device_;
     std::vector<void*> operands_;  // as layout_.operands
     std::vector<Patch> input_patches_, output_patches_, arena_patches_;
-    std::vector<bool> survives_;  // by result: it holds what it replaces if the run fails
+    std::vector<bool> survives_;  // by result: does it hold the old value if the run fails?
     Call call_;  // of the thread whose turn it is
     std::unique_ptr<runtime::Stream::Kept> kept_;
-    bool is_repeated_ = false;  // all is on one stream, without a look at the clock
+    bool is_repeated_ = false;  // all runs on one stream, without a look at the clock
     std::vector<runtime::Ticket> past_;  // by step: of a transfer
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
     const std::shared_ptr<Arenas> arenas_;
-    std::byte* arena_ = nullptr;  // of the run, or the one before
+    std::byte* arena_ = nullptr;  // of this run, or of the run before
     size_t most_idle_ = SIZE_MAX;  // bytes that arenas may have beside a run
     std::shared_ptr<std::byte[]> host_arena_;
     std::string spill_;  // the folder
@@ -131,8 +131,8 @@ private:
     std::shared_ptr<Extent> file_arena_;  // in place of the host's
     const std::shared_ptr<BoundWeights> weights_;
     std::vector<TensorRef> bound_;  // what the prologue gave
-    std::atomic<size_t> bound_bytes_ = 0;  // of these, what no other program held before
-    // Slots that the prologue reads, and the ids of the tensors that they had.
+    std::atomic<size_t> bound_bytes_ = 0;  // of those values that no other program held before
+    // Slots that the prologue reads, and the ids of the tensors that they held.
     std::vector<std::pair<size_t, uint64_t>> bound_ids_;
     // When the last profiled run and its steps began and ended.
     struct Clock {
@@ -142,7 +142,7 @@ private:
     };
 
     bool is_profiled_ = false;
-    bool is_first_run_out_ = false;  // no part of profile_ any more
+    bool is_first_run_out_ = false;  // profile_ does not count it any more
     Clock clock_;
     Profile profile_;  // a row for each step, or none
     mutable runtime::Mutex profile_mutex_{"a profile"};  // a report does not wait for a run

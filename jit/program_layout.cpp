@@ -35,7 +35,7 @@ public:
                 value.kind = memory::ValueKind::kHost;
                 value.align = runtime::SpillFile::kAlign;
             }
-            if (outside[id]) {  // of the device's memory nothing
+            if (outside[id]) {  // it takes no memory of the device
                 value.bytes = 0;
                 value.kind = memory::ValueKind::kTemp;
             }
@@ -50,7 +50,7 @@ public:
             memory::Value& value = schedule.values[at(output)];
             if (value.kind == memory::ValueKind::kTemp) value.kind = memory::ValueKind::kOutput;
             if (value.kind == memory::ValueKind::kInput)
-                value.donatable = false;  // handed back as it is
+                value.donatable = false;  // the caller gets it back as it is
         }
         std::iota(lies_in_.begin(), lies_in_.end(), 0u);
         guards_updates_ = FailureRule(graph.device()).guards_updates();
@@ -85,7 +85,7 @@ public:
             }
         }
         if (guards_updates_) leave_inputs_to_updates(step);
-        // What takes an input's place had best lie there: others may look at that memory, too.
+        // A value that replaces an input best lies there: others may look at that memory, too.
         std::stable_partition(step.aliases.begin(), step.aliases.end(),
                               [&](const memory::Alias& alias) {
             const auto found = updates_.find(alias.input);
@@ -125,7 +125,7 @@ public:
         }
     }
 
-    // Where work behind a failure is not left out, an input that is to be replaced must be whole
+    // Where work after a failure is not left out, an input that is to be replaced must be whole
     // until its update, which sees the failure: nothing else may lie on it, or on a view of it.
     void leave_inputs_to_updates(memory::StepAccess& step) {
         for (const memory::Alias& alias : step.aliases)
@@ -138,13 +138,13 @@ public:
         });
     }
 
-    // What the link has not yet moved to the host is still read, by the device's speeds.
+    // A value is still read until the link has moved it to the host, by the device's speeds.
     void keep_until_stored(const PreparedGraph& prepared) {
         const auto& nodes = graph_.nodes();
         if (graph_.device().is_host() || std::none_of(nodes.begin(), nodes.end(), is_host_copy))
             return;  // costs take time; spill has placed what moves to a file
         Timetable times(graph_);
-        std::vector<std::pair<double, uint32_t>> stores;  // until when, and which value
+        std::vector<std::pair<double, uint32_t>> stores;  // the end of each, and its value
         for (size_t s = 0; s < prepared.nodes.size(); ++s) {
             const Node& node = prepared.node(s);
             std::erase_if(stores,
@@ -157,12 +157,12 @@ public:
         }
     }
 
-    // What runs beside other steps keeps its bytes until somebody waits for its result, but for an
-    // operand that the result may lie on. An operand larger than the result (a gradient of which
-    // this process gets its part) is kept until the next exchange begins: who takes its place then
-    // waits for it.
+    // A step that runs beside others keeps its bytes until another step waits for its result, but
+    // for an operand that the result may lie on. An operand larger than the result (a gradient of
+    // which this process gets its part) is kept until the next exchange begins: a step that takes
+    // its place then waits for it.
     void keep_until_exchanged(const PreparedGraph& prepared) {
-        size_t next = prepared.nodes.size() - 1;  // behind the next exchange
+        size_t next = prepared.nodes.size() - 1;  // after the next exchange
         for (size_t s = prepared.nodes.size(); s-- > 0;) {
             if (!prepared.nodes[s].is_ordered) continue;
             const std::vector<ValueId>& results = prepared.node(s).outputs;
@@ -206,7 +206,7 @@ private:
             reads.push_back(value);
     }
 
-    // The first step behind `after` that reads one of these, but for those that have an order.
+    // The first step after `after` that reads one of `values` and is not ordered.
     std::optional<size_t> first_reader(const PreparedGraph& prepared, size_t after,
                                        std::span<const ValueId> values) const {
         for (size_t s = after + 1; s < prepared.nodes.size(); ++s) {
@@ -218,12 +218,12 @@ private:
     }
 
     const Graph& graph_;
-    std::map<uint32_t, std::set<uint32_t>> updates_;  // by input: what takes its place
+    std::map<uint32_t, std::set<uint32_t>> updates_;  // by input: the values that replace it
     bool guards_updates_ = false;
-    std::vector<uint32_t> lies_in_;  // by value: what it may be a view of, or a slice
+    std::vector<uint32_t> lies_in_;  // by value: the value that it may be a view or slice of
 };
 
-// Steps and their operands, from what memory/ decided.
+// Makes steps and their operands from what memory/ decided.
 class LayoutBuilder {
 public:
     LayoutBuilder(const PreparedGraph& prepared, const BufferPlan& plan)
@@ -377,7 +377,7 @@ private:
         return false;
     }
 
-    // A transfer is queued right behind the last step that its place of the arena, or an earlier
+    // A transfer is queued right after the last step that its place of the arena, or an earlier
     // transfer, has something to do with.
     void start_early() {
         std::vector<ProgramLayout::Step>& steps = layout_.steps;
@@ -399,8 +399,8 @@ private:
     }
 
     // Each other step waits for the last transfer before it whose bytes it writes, or reads where
-    // the transfer wrote them. Those before that are over then, too. Who overwrites an input waits
-    // for all: any of them may fail.
+    // the transfer wrote them. Earlier transfers are over then, too. A step that overwrites an
+    // input waits for all: any of them may fail.
     void wait_for_transfers() {
         std::vector<ProgramLayout::Step>& steps = layout_.steps;
         std::vector<uint32_t> pending;
@@ -419,7 +419,7 @@ private:
         }
     }
 
-    // An exchange that the next step waits for runs where that waits.
+    // An exchange that the next step waits for runs on that step's stream.
     void keep_at_hand() {
         std::vector<ProgramLayout::Step>& steps = layout_.steps;
         for (size_t i = steps.size(); i-- > 0;) {
@@ -428,7 +428,7 @@ private:
             if (!is_last && steps[i + 1].waits_for != i) continue;
             if (!is_last) steps[i + 1].waits_for = memory::kNone;
             steps[i].is_transfer = false;
-            // Not before those that are still on their way.
+            // The exchange does not run before transfers that are still on their way.
             size_t past = 0;
             for (size_t k = i; k-- > past;) {
                 if (steps[k].waits_for != memory::kNone)

@@ -29,7 +29,7 @@ struct BufferPlan {
 BufferPlan plan_buffers(const PreparedGraph& prepared, const Step& step, bool check);
 
 struct ProgramLayout {
-    // An operand's address: so far behind an arena's start, or behind what `source` names.
+    // An operand's address: so far after an arena's start, or after the start of `source`.
     struct Operand {
         memory::Place place = memory::Place::kArena;
         uint32_t source = 0;  // kInput: slot; kOutput: result; kConstant: value id
@@ -43,8 +43,8 @@ struct ProgramLayout {
         uint32_t inputs = 0;
         size_t workspace = 0;  // offset in the arena
         // Transfers, and on the host what is exchanged with other processes, run on the device's
-        // copy stream, behind what was queued before them. Others wait first for the transfer that
-        // this step names.
+        // copy stream, after what was queued before them. Other steps wait first for the transfer
+        // that `waits_for` names.
         bool is_transfer = false;
         uint32_t waits_for = memory::kNone;
     };
@@ -83,8 +83,8 @@ struct ProgramLayout {
             default: return arena;
         }
     }
-    // From where an output with memory of its own is copied when all has run; nothing: its value
-    // lies there.
+    // The place that an output with memory of its own is copied from when all has run; nothing: its
+    // value lies in that memory.
     std::optional<Operand> copied_from(size_t output) const;
 };
 

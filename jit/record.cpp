@@ -10,7 +10,7 @@
 namespace megjit::jit {
 namespace {
 
-// "layers.3.weight.grad", by the value that backward gave.
+// Names like "layers.3.weight.grad", by the value that backward gave.
 std::unordered_map<RecordId, std::string> gradient_names(const Record& record) {
     std::unordered_map<RecordId, std::string> names;
     for (const RecordedBackward& backward : record.backwards)
@@ -21,7 +21,7 @@ std::unordered_map<RecordId, std::string> gradient_names(const Record& record) {
     return names;
 }
 
-// The input of the step that the update holds if the call fails, or -1.
+// The input of the step whose value the update holds if the call fails, or -1.
 int replaced_by(RecordId output, const Record& record, const Step& step) {
     for (const Output& update : record.outputs) {
         if (update.value != output) continue;
@@ -116,7 +116,7 @@ Record Record::prefix(uint32_t count) const {
         const RecordId id{static_cast<uint32_t>(i)};
         if (is_from_outside(id)) result.inputs.push_back({.kind = input(id).kind, .value = id});
         if (is_computed(id) && result.segment_of(id) + 1 == result.segments())
-            result[id].is_output = false;  // it is not yet known who keeps it
+            result[id].is_output = false;  // nobody knows yet whether a call keeps it
     }
     return result;
 }
@@ -149,7 +149,7 @@ Step extract_segment(const Record& record, uint32_t index) {
         ids.emplace(value, id);
         return id;
     };
-    std::optional<ValueId> after;  // of the last op that has an order
+    std::optional<ValueId> after;  // result of the last op that has an order
     for (const Node& recorded : record.segment(index)) {
         if (recorded.kind != NodeKind::op) continue;
         Node node = recorded;

@@ -1,7 +1,7 @@
 // jit/record.h -- Record: what one recording call saw, in order. A later call is matched against
 // it; it is compiled segment by segment.
 //
-// A segment ends where the host needs a value: it was read, or ops ran outside of the graph
+// A segment ends where the host needs a value: the value was read, or ops ran outside of the graph
 // (exclude_from_trace, ops whose shape depends on data). A trace without host reads has one
 // segment.
 #pragma once
@@ -30,7 +30,7 @@ struct RecordedBackward {
     std::vector<RecordId> ys = {}, dys = {}, wanted = {};
     std::vector<std::string> groups = {};  // of processes that add up gradients, by `wanted`
     std::vector<RecordId> grads = {};  // kNoValue: none
-    uint32_t end_event = 0;  // the event behind the last one that it issued
+    uint32_t end_event = 0;  // the event after the last one that it issued
 };
 
 enum class EventKind : uint8_t { op, barrier, backward, variant };
@@ -58,7 +58,7 @@ struct Record : Step {
     bool is_computed(RecordId id) const { return graph.producer(id).kind == NodeKind::op; }
     bool is_from_outside(RecordId id) const { return values[at(id)].slot != kNoSlot; }
     bool is_constant(RecordId id) const { return !is_from_outside(id) && !is_computed(id); }
-    // Of tensors from outside.
+    // For tensors from outside.
     const Input& input(RecordId id) const { return inputs[values[at(id)].slot]; }
     Input& input(RecordId id) { return inputs[values[at(id)].slot]; }
     const Node& op_of(const Event& event) const { return graph.nodes()[event.index]; }

@@ -86,19 +86,19 @@ RecordId Recorder::capture(const TensorRef& tensor) {
     return id;
 }
 
-// Tells tensors from outside apart that are no arguments; which of them the body replaces is told
-// when the call ends.
+// Says what a tensor from outside is that is no argument; the end of the call tells which of these
+// the body replaces.
 Input::Kind Recorder::kind_of(const Tensor& tensor) const {
     if (runtime::state_of(tensor)) return Input::Kind::key;
     if (varying_.contains(tensor.id())) return Input::Kind::option;
     return is_made_of_host_data(tensor) ? Input::Kind::constant : Input::Kind::captured;
 }
 
-// The op's results where they are known while recording.
+// Computes the op's results while recording.
 Tensors Recorder::computed(const Node& op, std::span<const TensorRef> inputs,
                            runtime::Device& device, bool is_static) const {
     Tensors results = runtime::compute(*op.op, op.attrs, inputs, &device);
-    if (is_static) device.stream().synchronize();  // every later call uses it
+    if (is_static) device.stream().synchronize();  // every later call uses the results
     for (TensorRef& result : results)
         if (is_placeholder(*result) || result->is_constant || result->use_count() > 1)
             result = runtime::make_tensor(result->type(), result->storage());
@@ -112,7 +112,7 @@ std::vector<ExtentOf> Recorder::all_extents(RecordId value) const {
     return extents;
 }
 
-// Tells which extents the results of an op are computed of: x.shape[1:] has those behind the first.
+// Tells which extents the results of an op are computed of: x.shape[1:] has those after the first.
 OfExtents Recorder::of_extents(const Node& node) const {
     const OfExtents& first = notes().of_extents_of(node.inputs[0]);
     const bool takes_part = node.op == &ops::slice() && first.shape_of;
@@ -164,8 +164,8 @@ bool Recorder::is_argument(RecordId value) const {
     return record().is_from_outside(value) && record().input(value).kind == Input::Kind::argument;
 }
 
-// Its results are no part of the record. What reads them later takes them for constants; a dump
-// puts the op in their place (OpDef::bounded).
+// The record does not hold the op's results. Later ops read them as constants; a dump puts the op
+// in their place (OpDef::bounded).
 runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& attrs,
                                                   std::span<const TensorRef> inputs,
                                                   runtime::Device& device) {
@@ -185,7 +185,7 @@ runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& 
     notes().outside_ops.push_back(std::move(made));
     for (size_t i = 0; i < results.size(); ++i) {
         computed_outside_.emplace(results[i]->id(), OutsideValue{index, static_cast<int>(i)});
-        value_of(results[i]);  // it may become a state that nobody reads
+        value_of(results[i]);  // the result may become a state that nobody reads
     }
     return results;
 }
@@ -278,14 +278,14 @@ std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
 }
 
 void Recorder::end_backward(std::span<const TensorRef> grads) {
-    if (open_backwards_.empty()) return;  // it began before the call became a recording
+    if (open_backwards_.empty()) return;  // the pass began before the call became a recording
     Record& rec = record();
     const auto [index, known_slots] = open_backwards_.back();
     open_backwards_.pop_back();
     RecordedBackward& backward = rec.backwards[index];
     for (const TensorRef& grad : grads) backward.grads.push_back(grad ? value_of(grad) : kNoValue);
     backward.end_event = static_cast<uint32_t>(rec.events.size());
-    // Tensors that only backward reads cannot be bound again without running it.
+    // Only a run of backward can bind tensors again that only backward reads.
     if (rec.inputs.size() != known_slots) rec.needs_tapes = true;
 }
 
@@ -347,7 +347,7 @@ void Recorder::enter_excluded() {
         compute_now(wanted);
     }
     add_barrier();
-    if (has_limit) run_segment(segment_ - 1);  // op by op it would take what is not planned
+    if (has_limit) run_segment(segment_ - 1);  // op by op, the segment would take unplanned memory
 }
 
 // ---- the end of the call
@@ -374,7 +374,7 @@ void Recorder::complete() {
 }
 
 void Recorder::keep_captured() {
-    const bool runs = !function_.options.record_only;  // and may write over what it replaces
+    const bool runs = !function_.options.record_only;  // then it may write over what it replaces
     for (size_t slot = 0; slot < bound_.size(); ++slot)
         if (Input& input = record().inputs[slot];
             input.kind != Input::Kind::argument && !(runs && input.kind == Input::Kind::state))

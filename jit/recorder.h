@@ -33,20 +33,20 @@ public:
     void end_recompute(std::span<const TensorRef> results) override;
 
     // The body has used a tensor under a name, or where else another call looks for it, and bound
-    // that to another one: no state of a file, which is a tensor that is written into. `now`: the
-    // value of that one, where the body computes it.
+    // the name to another tensor. This is no state of a file: a state is a tensor that is written
+    // into. `now`: the value of the other tensor, where the body computes it.
     void note_bound_anew(std::optional<RecordId> now, const std::string& name);
     // A dump needs what the body returned, and the names that it gave.
     void note_results(std::span<const TensorRef> results);
     void note_name(const TensorRef& tensor, std::string name);
     const std::string& name_of(uint64_t tensor) const;  // by its id; "" where none was noted
-    // It differs from call to call: no constant, whatever it is recorded for.
+    // The tensor differs from call to call: it is no constant, whatever it is recorded for.
     void note_varying(const TensorRef& tensor) { varying_.insert(tensor->id()); }
     bool is_varying(uint64_t tensor) const { return varying_.contains(tensor); }
     using GraphTracer::find;
     bool is_argument(RecordId value) const;
-    // Constants that the body has rebound are none: each call brings another value. By ids, before
-    // the call ends.
+    // Constants that the body has rebound are none: each call brings another value. Call this with
+    // their ids before the call ends.
     void make_varying(std::span<const uint64_t> tensors);
     // `extents` is a constant that holds the shape of `tensor`: a dump computes it anew.
     void note_extents(const TensorRef& extents, const TensorRef& tensor);
@@ -54,7 +54,7 @@ public:
     void note_extent_read(const TensorRef& tensor, int axis);
     // Says where the extents in the attributes of the next op come from, if that op has any.
     void note_given(std::vector<GivenExtent> given) { given_ = std::move(given); }
-    // Element `index` of `tensor`, which stands in them.
+    // Where element `index` of `tensor`, which stands in those attributes, comes from.
     GivenExtent given_by(const TensorRef& tensor, int index) const;
     // The body names rows of `tensor` by number.
     void note_rows_read(const TensorRef& tensor) {
@@ -64,8 +64,8 @@ public:
     RecordId note_outside(const TensorRef& tensor) { return value_of(tensor); }
     // Tensors whose ids lie between were made outside of the trace, by code that may read all.
     void note_excluded(uint64_t first, uint64_t behind);
-    bool has_read(uint64_t tensor) const;  // the host, this one from outside
-    // Such code has read it.
+    bool has_read(uint64_t tensor) const;  // has the host read this outside tensor?
+    // Code outside of the trace has read the tensor.
     void note_excluded_read(const TensorRef& tensor, const std::string& where);
     // While it is set, what reads extents gives them to an op (note_given).
     bool gives_extents = false;
@@ -109,10 +109,10 @@ private:
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;
     std::unordered_set<uint64_t> varying_;  // tensor ids
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
-    std::unordered_map<uint64_t, OutsideValue> computed_outside_;  // as in the notes, by tensor id
-    std::unordered_map<uint64_t, RecordId> extents_;  // of which value, by tensor id
-    // A dump needs what the host has read, by tensor id, and where, and the ids of what was made
-    // outside of the trace.
+    std::unordered_map<uint64_t, OutsideValue> computed_outside_;  // FileNotes', by tensor id
+    std::unordered_map<uint64_t, RecordId> extents_;  // whose extents a tensor holds, by its id
+    // A dump needs the ids of tensors that the host has read, the lines that read them, and the ids
+    // of tensors that were made outside of the trace.
     std::vector<std::pair<uint64_t, std::string>> outside_reads_;
     std::vector<std::pair<uint64_t, uint64_t>> excluded_;
     std::vector<GivenExtent> given_;

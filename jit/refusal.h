@@ -1,5 +1,5 @@
 // jit/refusal.h -- Refusal: what a trace has refused that an eager call does. A body that catches
-// the error goes on with something else than without a trace: its recording ends with it.
+// the error does something else than without a trace: its recording ends with the error.
 #pragma once
 
 #include <optional>

@@ -63,7 +63,7 @@ Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
     if (tensor->is_constant) return Fit::other_constant;
     if (tensor->trace.is_edited()) return Fit::other_tensor;  // its graph records the op
     if (!(tensor->type() == type) || &tensor->device() != value.device) return Fit::other_type;
-    // Another version's slot may not be there in the one that was followed so far.
+    // The version that was followed so far may lack this slot of another version.
     if (value.slot >= bound_.size() || !bound_[value.slot]) return Fit::yes;
     return bound_[value.slot]->id() == tensor->id() ? Fit::yes : Fit::other_tensor;
 }
@@ -85,7 +85,7 @@ Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, co
         if (const Fit how = fit(rec, recorded.inputs[i], inputs[i]);
             how == Fit::other_type || (how != Fit::yes && found.how == Fit::yes))
             found = {how, i};
-    if (found.how == Fit::other_type) return found;  // attributes may follow from it
+    if (found.how == Fit::other_type) return found;  // attributes may follow from the type
     for (size_t i = 0; i < attrs.size(); ++i)
         if (!runtime::same(attrs[i], recorded.attrs[i])) return {Fit::other_attribute, i};
     return found;
@@ -140,7 +140,7 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
     if (how == Fit::other_intermediate)
         return {kOtherInput,
                 cat("input ", i, " of op ", op.name, " is another intermediate value", at)};
-    // Code outside of the trace may have replaced it.
+    // Code outside of the trace may have replaced the operand.
     return {
         how == Fit::intermediate_now_outside ? "expect internal node, got external"
                                              : "expect external node, got internal",
@@ -205,8 +205,8 @@ Session& Replayer::go_on_recording(std::string reason) {
     return *successor_;
 }
 
-// Operands of the recorded types, on the recorded devices: what was needed to prepare those was
-// recorded as ops of its own. Where constants alone are operands, the device depends on the caller.
+// Operands have the recorded types and devices: ops that prepare operands were recorded by
+// themselves. Where constants alone are operands, the device depends on the caller.
 Results Replayer::follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     const auto is_constant = [](const TensorRef& input) { return input->is_constant; };
     if (!failure_.empty() || std::ranges::all_of(inputs, is_constant) ||
@@ -230,7 +230,7 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
         if (mismatch.retypes || may_record() ||
             (is_other_op && (version_->retypes || takes_other_type(inputs))))
             return go_on_recording(mismatch.why).on_op(op, attrs, inputs, device);
-        // An op that cannot be is the user's error, as without a trace; the body may expect it.
+        // An op that cannot run is the user's error, as without a trace; the body may expect it.
         std::vector<Type> types;
         for (const TensorRef& input : inputs) types.push_back(input->type());
         runtime::infer({op, attrs, types});
@@ -240,7 +240,7 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
 }
 
 // Does the op at hand read a tensor from outside, as the first of this call, that has another dtype
-// than the record knows there? Which ops come, as casts, follows from it.
+// than the record knows there? The ops that come, such as casts, follow from it.
 bool Replayer::takes_other_type(std::span<const TensorRef> inputs) const {
     if (function_.options.capture_as_const) return false;  // they are constants
     const auto is_new = [&](const TensorRef& tensor) {
@@ -283,7 +283,7 @@ void Replayer::note_variant(const std::string& what) {
     ++cursor_;
 }
 
-// Past the op that the call at hand fits.
+// Goes past the op that the call at hand fits.
 Results Replayer::advance(std::span<const TensorRef> inputs) {
     const Node& recorded = record().op_of(*next_event());
     ++cursor_;
@@ -412,7 +412,7 @@ void Replayer::complete() {
                        "an op of this call differed and its error was caught by the body");
     if (next_event())
         raise_mismatch("mismature end", cat("the body ended before ", rest_of_record()));
-    // A tensor that this call keeps, and the recorded one did not: one more output from here on.
+    // A tensor that this call keeps, and the recorded call did not, is an output from here on.
     std::vector<RecordId> kept = live_values();
     std::erase_if(
         kept, [this](RecordId id) { return record()[id].tensor || values_[at(id)]->has_data(); });

@@ -53,10 +53,10 @@ private:
     struct Mismatch {
         std::string_view kind = {};  // as the errors of older programs name it
         std::string why = {};
-        bool retypes = false;  // for this a further version is recorded
+        bool retypes = false;  // a further version is recorded for it
     };
     void complete() override;
-    const Event* event_of(const Record& record) const;  // at the place where this call is
+    const Event* event_of(const Record& record) const;  // the event at this call's place
     const Event* next_event() const { return event_of(record()); }
     Fit fit(const Record& record, RecordId expected, const TensorRef& tensor) const {
         const bool is_made_here =
@@ -64,7 +64,7 @@ private:
         return is_made_here ? Fit::yes : fit_of_other(record, expected, tensor);
     }
     Fit fit_of_other(const Record& record, RecordId expected, const TensorRef& tensor) const;
-    // `device`: null where it needs no comparison.
+    // `device`: null where devices need no comparison.
     Difference difference(const Record& record, const OpDef& op, const Attrs& attrs,
                           std::span<const TensorRef> inputs, const runtime::Device* device) const;
     Mismatch in_words(Difference difference, const OpDef& op, const Attrs& attrs,
@@ -76,7 +76,7 @@ private:
 
     bool takes_other_type(std::span<const TensorRef> inputs) const;
 
-    // Is there another version that this call fits, so far and by `fits`? It is followed then.
+    // Is there another version that this call fits, so far and by `fits`? If so, follows it.
     bool follow_another(const std::function<bool(const Record&)>& fits);
     Session& go_on_recording(std::string reason);
     // May the call go on as another version, whatever its body does?
@@ -88,7 +88,7 @@ private:
     runtime::Results advance(std::span<const TensorRef> inputs);
     void bind(RecordId expected, const TensorRef& tensor);
     TensorRef placeholder(RecordId id);
-    void run_to_barrier();  // the segment that ends here, if one does
+    void run_to_barrier();  // runs the segment that ends here, if one does
 
     uint32_t cursor_ = 0;  // next event
     std::string_view failure_;  // the kind of the first mismatch

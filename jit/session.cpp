@@ -20,7 +20,7 @@ std::unique_ptr<Session> Session::begin(TraceFunction& function,
                                         std::function<std::string()> where) {
     CallKey key = key_of(arguments);
     std::shared_ptr<Version> version;
-    if (!function.options.record_only) version = function.find(key);  // which never runs anything
+    if (!function.options.record_only) version = function.find(key);  // else no version runs
     if (version)
         return std::make_unique<Replayer>(function, std::move(version), std::move(key), arguments,
                                           std::move(where));
@@ -60,21 +60,21 @@ runtime::Results Session::compute_outside(const OpDef& op, const Attrs& attrs,
 }
 
 void Session::run_segment(uint32_t index) {
-    // Op by op a function that spills would take the memory that it has no room for.
+    // Op by op, a function that spills would take memory that the device does not have.
     const bool spills = !function_.options.pipeline.memory.spill.empty();
     CompiledSegment compiled;
     try {
         compiled = version_->compiled(index, function_.options);
     } catch (const OverLimit& error) {
         is_refused_ = true;
-        refusal_.note(error);  // a body may catch it: what comes before a read is planned by itself
+        refusal_.note(error);  // a body may catch it: a segment before a read is planned alone
         throw;
     } catch (const runtime::Error&) {
         is_refused_ = is_refused_ || spills;
         throw;
     } catch (const std::bad_alloc&) {
         throw;
-    } catch (...) {  // Ctrl-C: a user who stops a plan does not wait for the same op by op
+    } catch (...) {  // Ctrl-C: a user who stops a plan does not wait for a run op by op
         is_refused_ = true;
         throw;
     }
@@ -87,10 +87,10 @@ void Session::run_segment(uint32_t index) {
             missing.push_back(input.value);
     if (!missing.empty()) compute_now(missing);
     const bool is_last = index + 1 == record().segments();
-    Tensors read_again = is_last ? Tensors() : bound_;  // by the segments behind this one
+    Tensors read_again = is_last ? Tensors() : bound_;  // by the segments after this one
     Tensors outputs;
     try {
-        const runtime::WithoutHostLock release;  // which others need to tell why they fail
+        const runtime::WithoutHostLock release;  // others need the lock to tell why they fail
         outputs = compiled.run(record(), is_last ? bound_ : read_again, values_);
     } catch (...) {
         run_has_failed_ = true;

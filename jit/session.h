@@ -1,9 +1,9 @@
 // jit/session.h -- Session: one call of a traced function whose body runs; it is the thread's
 // tracer meanwhile. A Recorder (recorder.h) writes down what the body does, a Replayer (replayer.h)
-// matches it against a record. Here is what both do: values of the record, and how they get data.
+// matches it against a record. Here is what both share: the record's values and their data.
 //
 // Tensors that the body holds are placeholders, linked to values of the record. Nobody needs to say
-// which are results: what is still referenced when the call ends, is.
+// which are results: a tensor is one if it is still referenced when the call ends.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ public:
     static std::unique_ptr<Session> begin(TraceFunction& function,
                                           std::span<const TensorRef> arguments,
                                           std::function<std::string()> where);
-    // The one that traces this thread just now, or null.
+    // The session that traces this thread just now, or null.
     static Session* running() { return dynamic_cast<Session*>(runtime::context().tracer); }
 
     Session& operator=(Session&&) = delete;
@@ -38,8 +38,8 @@ public:
     // Ops are about to run outside of the trace: every live placeholder gets its data.
     virtual void enter_excluded() = 0;
 
-    // A backward pass begins (Tape::backward). Where it is replayed as one event: its gradients,
-    // and no op is issued.
+    // A backward pass begins (Tape::backward). Where it is replayed as one event, this returns its
+    // gradients, and no op is issued.
     virtual std::optional<runtime::Tensors> begin_backward(
         std::span<const TensorRef> ys, std::span<const TensorRef> dys,
         std::span<const TensorRef> wanted, const std::vector<std::string>& groups) = 0;
@@ -47,8 +47,8 @@ public:
     // What backward will do cannot be told from the recorded ops alone: Python code runs in it, or
     // values on its way were computed outside of the trace.
     virtual void note_open_backward() {}
-    // The ops behind this follow from `what`, which is no tensor (which parameters an optimizer
-    // updates together): another one is recorded as another version.
+    // The ops after this follow from `what`, which is no tensor (which parameters an optimizer
+    // updates together): another `what` makes another version.
     virtual void note_variant(const std::string& what) = 0;
 
     // Calls of recompute(fn), a mark for the planner.
@@ -65,15 +65,15 @@ public:
     // The body has returned, and what it keeps is about to be looked at: a call that has left its
     // record goes on as another one.
     virtual void settle() {}
-    // The body has returned: run what is left; placeholders that are alive have data after it.
-    // After an error, as after abort().
+    // The body has returned: run what is left; placeholders that are alive have data afterwards.
+    // After an error, they have it as after abort().
     void finish();
     // The body has raised: what it issued so far is computed as eager mode would have.
     void abort() noexcept;
 
     const TraceFunction& function() const { return function_; }
     const std::shared_ptr<Version>& version() const { return version_; }
-    // It is not run: the memory limit is too low, or only a plan is wanted.
+    // The call is not run: the memory limit is too low, or only a plan is wanted.
     bool is_refused() const { return is_refused_; }
     // Nothing has run that would have used the random keys of this call: the next one draws them.
     void take_back_keys() const;
@@ -82,7 +82,7 @@ public:
     // Values of ops that somebody else holds.
     std::vector<RecordId> live_values() const;
     bool is_placeholder(const runtime::Tensor& tensor) const { return tensor.trace.session == id_; }
-    // The body makes tensors with this id and those behind it.
+    // The body makes tensors with this id and later ones.
     void set_first_inside_id(uint64_t id) { first_inside_id_ = id; }
     uint64_t first_inside_id() const { return first_inside_id_; }
     // Tells whether the body has made the tensor of host data. Memory that is lent does not count:
@@ -97,7 +97,7 @@ protected:
             std::function<std::string()> where);
     Session(Session&&) = default;
 
-    virtual void complete() = 0;  // finish(), but for what comes after
+    virtual void complete() = 0;  // the part of finish() that each kind of session has
     // An error of the trace, which an eager call would not raise.
     [[noreturn]] void refuse(runtime::Message message,
                              runtime::ErrorKind kind = runtime::ErrorKind::value);
@@ -110,7 +110,7 @@ protected:
                                      std::span<const TensorRef> inputs, runtime::Device& device);
     void run_segment(uint32_t index);
     // Computes record values now, by eager kernels.
-    // `waits`: what a queue cannot compute throws, instead of being lost.
+    // `waits`: a value that a queue cannot compute makes it throw, instead of being lost.
     void compute_now(const std::vector<RecordId>& wanted, bool waits = false);
 
     TraceFunction& function_;
@@ -128,7 +128,7 @@ protected:
     struct {
         uint32_t depth = 0, calls = 0, segment = 0;
     } recompute_;
-    bool run_has_failed_ = false;  // what it has exchanged is not exchanged a second time
+    bool run_has_failed_ = false;  // what the run exchanged is not exchanged a second time
     bool is_refused_ = false;
     std::unique_ptr<Session> successor_;
 };

@@ -20,7 +20,7 @@ using codegen::CardFigures;
 using runtime::DType;
 using runtime::OpCall;
 
-// As the figures name it.
+// The name that the figures give it.
 std::string_view product_dtype(DType dtype) {
     switch (dtype) {
         case DType::f16: return "float16";
@@ -202,7 +202,7 @@ private:
         const int64_t launches = queued->kernels + queued->calls + queued->moves;
         cost.launches += launches;
         cost.blocks += queued->blocks;
-        if (launches == 0) {  // its results lie there already
+        if (launches == 0) {  // the results lie there already
             cost.bytes = 0;
             cost.seconds = 0;
         }
@@ -210,7 +210,7 @@ private:
         const bool writes_part = node.op && (node.op->access == runtime::Access::written ||
                                              node.op == &runtime::ops::slice_set());
         if (launches != 0 && writes_part && outputs[0] == operands[0]) only_part(cost, node);
-        // Copies are of operands that do not lie in the result.
+        // Only operands that do not lie in the result are copied.
         else if (launches != 0 && launches == queued->moves) set_bytes(cost, queued->moved_bytes);
         if (cost.seconds)
             *cost.seconds += static_cast<double>(launches) * figures_.launch_seconds();

@@ -20,7 +20,7 @@ struct StepCost {
     int64_t blocks = 0;  // of all kernels that are not a library's
     double bytes = 0;  // read from memory and written to it
     double flops = 0;  // of products
-    double instructions = 0;  // of generated code, of all elements
+    double instructions = 0;  // of generated code, for all elements
     double instructions_of_element = 0;
     std::optional<double> seconds = {};  // nothing: not known, as its work follows from values
 };

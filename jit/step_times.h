@@ -1,6 +1,6 @@
 // jit/step_times.h -- StepTimes: what ops really took. Profiled programs note their steps; plans of
-// recomputation for functions that are profiled ask. One table a device: an op's time is a matter
-// of its attributes and types, not of the function it stands in.
+// recomputation for functions that are profiled ask it. A device has one table: an op's time is a
+// matter of its attributes and types, not of the function it stands in.
 #pragma once
 
 #include <deque>
@@ -20,10 +20,10 @@ double modelled_seconds(const runtime::Speeds& speeds, const runtime::OpCall& ca
 
 class StepTimes {
 public:
-    static StepTimes& of(const runtime::Device& device);  // its queues share one
+    static StepTimes& of(const runtime::Device& device);  // its queues share one table
     explicit StepTimes(const runtime::Speeds& speeds) : speeds_(speeds) {}
 
-    // The row of such calls. It stays where it is.
+    // The row of such calls; the row stays where it is.
     struct Row;
     Row& row(const runtime::OpCall& call, std::span<const runtime::Type> outputs);
     void note(Row& row, double seconds);  // one run
@@ -51,7 +51,7 @@ public:
         Ratio all_;
     };
     Snapshot snapshot() const;
-    void clear();  // of what is known; rows stay
+    void clear();  // forgets what is known; rows stay
 
 private:
     const runtime::Speeds speeds_;

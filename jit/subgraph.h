@@ -11,7 +11,7 @@
 
 namespace megjit::jit {
 
-// The graph of that text; the same one while it is in use. UserError for a text that is none.
+// The graph of that text; the same one while it is in use. UserError for a text that is no graph.
 std::shared_ptr<const Graph> subgraph(const std::string& text);
 
 // Texts of the graphs that the node's op holds, in the order of its attributes.
@@ -23,6 +23,6 @@ std::vector<Type> input_types(const Graph& graph);
 // May a run of it fail on its operands' values (OpDef::checks_values), or that of a node in its
 // graphs?
 bool checks_values(const Node& node);
-bool may_fail(const Node& node);  // on them, or for what other processes do
+bool may_fail(const Node& node);  // on values, or for what other processes do
 
 }  // namespace megjit::jit

@@ -133,7 +133,7 @@ void Version::give(uint32_t index, uint64_t drops, std::shared_ptr<Program> prog
     if (!program) return;
     runtime::Allocator& allocator = program->graph().device().allocator();
     program.reset();
-    allocator.trim();  // what the program before has held is not kept beside what this one takes
+    allocator.trim();  // the old program's memory is not kept beside the new one's
 }
 
 void Version::drop(uint32_t index) {
@@ -142,7 +142,7 @@ void Version::drop(uint32_t index) {
     old.swap(slots_[index].program);
 }
 
-// One step towards a program. True where there is one for this call.
+// Takes one step towards a program. True where there is a program for this call.
 bool Version::make(uint32_t index, const TraceOptions& options, bool waits) {
     std::unique_lock lock(mutex_);
     const std::shared_ptr<PendingProgram> pending = slots_[index].pending;
@@ -152,7 +152,7 @@ bool Version::make(uint32_t index, const TraceOptions& options, bool waits) {
     const bool is_ready = pending && pending->is_ready();
     if (has_program && (!pending || (!waits && !is_ready))) return true;
     if (is_ready) {
-        drop(index);  // what it holds first
+        drop(index);  // frees what the old program holds first
         give(index, drops, pending->finish(), true);
     } else if (!pending) {
         begin(index, options);
@@ -183,7 +183,7 @@ CompiledSegment Version::compiled(uint32_t index, const TraceOptions& options, b
     };
     if (CompiledSegment there = current(false); there.program) return there;
     std::optional<runtime::Turn::Held> turn = turn_.try_take();
-    if (!turn && !waits)  // somebody else sees to it
+    if (!turn && !waits)  // another thread makes it
         if (CompiledSegment there = current(true); there.program) return there;
     if (!turn) turn.emplace(turn_.take());
     for (;;) {
@@ -394,7 +394,7 @@ std::string counted(uint64_t count, std::string_view what) {
     return runtime::cat(count, " ", what, count == 1 ? "" : "s");
 }
 
-// Where each product is and who computes it, with how many read the same.
+// The line of each product and what computes it, with the number of products of that text.
 std::vector<std::pair<std::string, uint64_t>> products_of(const Version& version) {
     std::vector<std::pair<std::string, uint64_t>> products;
     for (const auto& [recorded, program] : version.compiled_so_far())

@@ -31,7 +31,7 @@ struct TraceOptions {
     bool records_mismatches = false;  // a body that does something else makes another version
     bool only_plan = false;  // a call is recorded and planned; it leaves everything as it was
     PipelineOptions pipeline = {};
-    size_t version_bytes = size_t{512} << 20;  // that versions may hold together, beside the arena
+    size_t version_bytes = size_t{512} << 20;  // versions may hold so much in all, beside the arena
 };
 
 // What a call is looked up by: the types of its positional tensors, and which of them are one
@@ -44,11 +44,11 @@ struct CallKey {
         bool operator==(const Argument&) const = default;
     };
     std::vector<Argument> arguments = {};
-    size_t hash = 0;  // of these
+    size_t hash = 0;  // of `arguments`
     bool operator==(const CallKey& other) const {
         return hash == other.hash && arguments == other.arguments;
     }
-    bool describes(std::span<const TensorRef> others) const;  // are they such a call's?
+    bool describes(std::span<const TensorRef> others) const;  // are they of such a call?
 };
 CallKey key_of(std::span<const TensorRef> arguments);
 
@@ -58,8 +58,8 @@ struct CompiledSegment {
     std::shared_ptr<Program> program;
 
     // Runs it on values of the record: `bound` by slot, `made` by earlier segments, by id. Takes
-    // what it reads out of `bound`, so that the program may take storage over; it is back there
-    // when the run fails.
+    // what it reads out of `bound`, so that the program may take storage over; `bound` has it
+    // back when the run fails.
     std::vector<TensorRef> run(const Record& record, std::vector<TensorRef>& bound,
                                const std::vector<TensorRef>& made = {}) const;
 };
@@ -78,7 +78,7 @@ public:
                     // add_outputs() and set_updates()
     CallKey key;
     std::string reason;  // why it was recorded: for fn.explain()
-    std::atomic<bool> retypes = false;  // what it rebinds gets another type, of which later calls
+    std::atomic<bool> retypes = false;  // what it rebinds gets another type, for which later calls
                                         // make another version
     FileNotes notes;  // for dump
     std::atomic<uint64_t> calls = 0;
@@ -104,8 +104,8 @@ public:
     std::vector<CompiledSegment> compiled_so_far() const;
     // Changes of bits in its programs, by passes that do not keep every bit, which run again here.
     std::vector<BitChange> bit_changes(const TraceOptions& options) const;
-    // These values are results from here on, because a call keeps them. False, and nothing done,
-    // where another segment than the last would have to give one.
+    // These values are results from here on, because a call keeps them. It returns false
+    // and does nothing where another segment than the last would have to give one.
     bool add_outputs(std::span<const RecordId> values);
     // Takes what the call at hand rebinds, each value once. Calls rebind alike, or the last segment
     // is compiled again.
@@ -117,7 +117,7 @@ private:
     struct Slot : CompiledSegment {
         std::shared_ptr<PendingProgram> pending;  // takes over when its kernels are there
     };
-    // With the turn:
+    // These need the turn:
     bool make(uint32_t index, const TraceOptions& options, bool waits);
     void begin(uint32_t index, const TraceOptions& options);
     void drop(uint32_t index);
@@ -125,9 +125,9 @@ private:
     LoweringOptions lowering_of(const TraceOptions& options) const;
     static PipelineOptions passes_of(const Step& step, const TraceOptions& options);
     std::vector<Slot> slots_;  // by segment
-    uint64_t drops_ = 0;  // counts dropped programs: one that was begun before is not taken
+    uint64_t drops_ = 0;  // counts dropped programs: a program that was begun before is not taken
     mutable runtime::Mutex mutex_{"the programs of a version"};  // the two above
-    // Belongs to the thread that makes programs; others may drop them meanwhile.
+    // The thread that makes programs has it; others may drop programs meanwhile.
     runtime::Turn turn_{"the compilation of a traced function"};
 };
 
@@ -147,8 +147,8 @@ public:
     void lend_memory(Version& version) const;  // before its programs are made
     void add(std::shared_ptr<Version> version);
     void note_use(const std::shared_ptr<Version>& version);  // a call has ended well
-    uint64_t dropped() const;  // versions, because of TraceOptions::version_bytes
-    void forget(const CallKey& key);  // what was recorded for such calls
+    uint64_t dropped() const;  // counts versions dropped for TraceOptions::version_bytes
+    void forget(const CallKey& key);  // drops what was recorded for such calls
     // Before the first call: the memory of functions that run one after the other.
     void share_arena(const TraceFunction& other) { arenas_ = other.arenas_; }
     void keep_idle_arenas_within(size_t bytes) { arenas_->keep_idle_within(bytes); }

@@ -15,8 +15,8 @@ namespace {
 namespace build = runtime::build;
 using runtime::Tensors;
 
-// For each random key that the body has drawn the keys of all trips, in the order in which trips
-// that run one after the other draw them.
+// Gives, for each random key that the body has drawn, the keys of all trips, in the order in which
+// trips that run one after the other draw them.
 Tensors keys_of_trips(std::span<const TensorRef> keys, int64_t trips, bool is_reverse) {
     std::map<runtime::RandomState*, int64_t> drawn;
     const auto count = [](const TensorRef& key) { return key->type().numel() / 4; };
@@ -47,7 +47,7 @@ Type element_of(const Type& all) {
 
 bool is_key(const TensorRef& tensor) { return runtime::state_of(*tensor); }
 
-// What either has captured, once.
+// The tensors that either body has captured, each once.
 Tensors captured_by(const BodyRecorder& a, const BodyRecorder& b) {
     Tensors all = a.captured();
     for (const TensorRef& tensor : b.captured())

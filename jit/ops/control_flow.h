@@ -9,7 +9,7 @@
 
 namespace megjit::jit {
 
-void register_control_flow_ops();  // behind those of runtime/; idempotent
+void register_control_flow_ops();  // after those of runtime/; idempotent
 
 // Returns the last carry, then all y, stacked. `slices`: x, of `trips` elements each. A body that
 // draws random numbers draws others in each trip, as if they were run one after the other.

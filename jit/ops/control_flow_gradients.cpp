@@ -44,7 +44,7 @@ Tensors apply_keeping(Attrs attrs, std::span<const TensorRef> inputs) {
     return runtime::apply(ops::scan(), attrs, inputs);
 }
 
-// The graph's ops once more, through dispatch; inputs by slot.
+// Runs the graph's ops once more, through dispatch; inputs by slot.
 Tensors apply_graph(const Graph& graph, std::span<const TensorRef> inputs) {
     Tensors values(graph.value_count());
     for (const Node& node : graph.nodes()) {
@@ -86,8 +86,8 @@ Tensors gradients(const Graph& graph, std::span<const TensorRef> inputs, const T
     return tape.backward(ys, dys, wanted);
 }
 
-// The scan from the other end. Its carries are the gradients of the carry, and sums of those of
-// what was captured; each trip computes the body anew, from the carry that it got then.
+// The gradient is a scan from the other end. Its carries are the gradients of the carry, and sums
+// of those of captured tensors; each trip computes the body anew, from the carry that it got then.
 class ScanGradient {
 public:
     explicit ScanGradient(const GradCall& g) : g_(g), scan_(g.call) {

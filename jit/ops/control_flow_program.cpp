@@ -26,8 +26,8 @@ std::unique_ptr<const GraphProgram> program_of(runtime::Device& device, const st
     return std::make_unique<const GraphProgram>(std::move(graph), in_place);
 }
 
-// The carries that the plan puts in the place of what they were; the others get memory of their
-// own.
+// The carries whose new values the plan puts in the place of the old ones; others get memory of
+// their own.
 std::vector<int> carries_in_place(const GraphProgram& body, size_t carries) {
     std::vector<int> in_place(carries, -1);
     for (size_t i = 0; i < carries; ++i)
@@ -35,7 +35,7 @@ std::vector<int> carries_in_place(const GraphProgram& body, size_t carries) {
     return in_place;
 }
 
-// Places in a workspace, one behind the other; the first is the arena of the graphs.
+// Places in a workspace, one after the other; the first is the arena of the graphs.
 class Places {
 public:
     void reserve(const GraphProgram& program) {
@@ -55,7 +55,7 @@ private:
     }
 };
 
-// What a trip reads or writes of a tensor with an element for each.
+// What a trip reads or writes of a tensor with one element for each trip.
 struct Slice {
     explicit Slice(size_t bytes, Places& places)
         : bytes(bytes),
@@ -69,7 +69,7 @@ struct Slice {
     }
     size_t bytes = 0;
     bool is_in_place = false;
-    size_t place = 0;  // elsewhere it is copied to or from there
+    size_t place = 0;  // an element that is not in place is copied to or from there
 };
 
 class ControlFlow : public Executable {

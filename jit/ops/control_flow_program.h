@@ -8,7 +8,7 @@
 
 namespace megjit::jit {
 
-// Its workspace holds the arena of a trip and one set of carries: the other lies in the results.
+// Its workspace holds the arena of a trip and one set of carries; the other lies in the results.
 // Null where the op holds no graphs.
 std::shared_ptr<const runtime::Executable> control_flow_program(runtime::Device& device,
                                                                 const runtime::OpCall& call);

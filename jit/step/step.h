@@ -1,5 +1,5 @@
-// jit/step/step.h -- Step: a graph with an interface, which says of each slot what a run is given
-// there, and of each output what becomes of it. Passes, plans and programs ask it and nothing else.
+// jit/step/step.h -- Step: a graph with an interface, which says what a run is given in each
+// slot, and what becomes of each output. Passes, plans and programs ask it and nothing else.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace megjit::jit {
 
-using RecordId = ValueId;  // says which value of a record's graph
+using RecordId = ValueId;  // names a value of a record's graph
 inline constexpr RecordId kNoValue{UINT32_MAX};
 
 // A run is given a value in each slot.
@@ -20,7 +20,7 @@ struct Input {
         key,  // drawn from a random generator in each call
         option,  // a number that may change from call to call
         constant,  // what the body makes of host data, by value
-        made,  // by an earlier segment of the record
+        made,  // what an earlier segment of the record made
     } kind = Kind::argument;
     bool is_released = false;  // the caller gives its last reference: a program may write over it
     bool is_trained = false;  // backward computes its gradient
@@ -59,15 +59,15 @@ struct Output {
     } kind = Kind::result;
     int replaces = -1;  // the slot whose value it is from then on, and which it holds if the run
                         // fails; -1: none, as of complex numbers, which no guard selects
-    int counted_by = -1;  // which count says how many of its rows matter; -1: all of them do
-    RecordId value = {};  // that it gives, in the record that the step is taken from
+    int counted_by = -1;  // the count that says how many of its rows matter; -1: all rows do
+    RecordId value = {};  // what it gives, in the record that the step is taken from
     bool operator==(const Output&) const = default;
 };
 
 struct Step {
     Graph graph = {};  // as it was recorded
-    std::vector<Input> inputs = {};  // by slot; those that are not said are arguments
-    std::vector<Output> outputs = {};  // by output of the graph; those behind them are results
+    std::vector<Input> inputs = {};  // by slot; slots that are not listed are arguments
+    std::vector<Output> outputs = {};  // by output of the graph; unlisted outputs are results
 
     Input input(int slot) const {
         const auto place = static_cast<size_t>(slot);
