@@ -206,9 +206,9 @@ def _pair(result: Any) -> tuple[Any, Any]:
 def _scan_in_python(
     f: Callable[..., Any], carry: _Tree, slices: _Tree, trips: int, reverse: bool
 ) -> tuple[Any, Any]:
-    read = carry.leaves + slices.leaves
+    read: list[Tensor] = []
     if _core.records_gradients():  # before it runs, so that what the body leaves behind is what a trip gave
-        read = read + _read_by("the body of scan", lambda body: f(
+        read = carry.leaves + slices.leaves + _read_by("the body of scan", lambda body: f(
             carry.filled([body.input(leaf) for leaf in carry.leaves]), slices.filled([body.element(leaf) for leaf in slices.leaves])
         ))  # fmt: skip
     leaves, rows = carry.leaves, []
@@ -220,9 +220,8 @@ def _scan_in_python(
         trees = trees or [_Tree("scan: y", y)]
         rows.append(trees[0].leaves_of(y, "comes back"))
     columns = [stack(list(column)) for column in zip(*(reversed(rows) if reverse else rows), strict=True)]
-    if _core.records_gradients():
-        both = _with_zeros_for(read, leaves + columns)
-        leaves, columns = both[: len(leaves)], both[len(leaves) :]
+    both = _with_zeros_for(read, leaves + columns)
+    leaves, columns = both[: len(leaves)], both[len(leaves) :]
     return carry.filled(_as_results(leaves)), trees[0].filled(columns)
 
 
