@@ -37,7 +37,7 @@ public:
 private:
     void run();
     bool is_past(const Flight& flight, Event event) const;
-    // What is wrong with the first flight; empty while nothing is.
+    // Says what is wrong with the first flight; "" means nothing.
     std::string fault_of(Flight& flight, std::string* why) const;
     // Fails all flights, and ends their groups.
     void fail(std::deque<Flight> flights, std::string what, std::string why);
