@@ -22,8 +22,8 @@
 #include "backends/mlir/gpu_compiler.h"
 #endif
 #include "codegen/compiler.h"
-#include "jit/op_program.h"
-#include "jit/ops/control_flow.h"
+#include "jit/plan/op_program.h"
+#include "jit/plan/ops/control_flow.h"
 #include "memory/caching_allocator.h"
 #include "memory/dtr.h"
 #include "runtime/core/rematerializer.h"

@@ -1,6 +1,6 @@
 #include "jit/api/c_error.h"
 
-#include "jit/plan_ladder.h"
+#include "jit/plan/plan_ladder.h"
 #include "runtime/core/allocator.h"
 #include "runtime/core/live_blocks.h"
 

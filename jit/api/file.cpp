@@ -11,7 +11,7 @@
 #include <iterator>
 
 #include "jit/api/model.h"
-#include "jit/export.h"
+#include "jit/file/export.h"
 #include "runtime/core/host_view.h"
 #include "runtime/core/random.h"
 #include "runtime/eager/dispatch.h"
@@ -96,7 +96,8 @@ size_t position_of(std::string_view kind, const std::vector<Port>& ports, std::s
 }
 
 File::File(jit::ModelFile file)
-    : file_(std::move(file)), packed_(std::make_shared<const jit::PackedWeights>(file_)) {
+    : file_(std::move(file)),
+      packed_(std::make_shared<const jit::PackedWeights>(file_.weights, file_.constants())) {
     for (const jit::State& state : file_.states)
         ports_.push_back({state.name, state.value->type()});
 }

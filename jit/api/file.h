@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "codegen/imported_kernels.h"
-#include "jit/bound_weights.h"
-#include "jit/graph_file.h"
-#include "jit/program.h"
+#include "jit/file/graph_file.h"
+#include "jit/run/bound_weights.h"
+#include "jit/run/program.h"
 
 namespace megjit::api {
 

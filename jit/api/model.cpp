@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "jit/api/report.h"
-#include "jit/export.h"
-#include "jit/other_batch.h"
-#include "jit/pipeline.h"
+#include "jit/file/export.h"
+#include "jit/file/other_batch.h"
+#include "jit/plan/pipeline.h"
 #include "runtime/core/host_view.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/debug.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "jit/api/file.h"
-#include "jit/pending_program.h"
+#include "jit/run/pending_program.h"
 
 namespace megjit::api {
 

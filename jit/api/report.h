@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "jit/program.h"
+#include "jit/run/program.h"
 
 namespace megjit::api {
 

@@ -9,7 +9,7 @@
 #include "codegen/strides.h"
 #include "codegen/window_kernel.h"
 #include "jit/api/static_gradients.h"
-#include "jit/passes/passes.h"
+#include "jit/plan/passes/passes.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
 #include "runtime/ops/ordered.h"

@@ -2,7 +2,7 @@
 // device has libraries and kernels for become contractions, reductions and moves.
 #pragma once
 
-#include "jit/graph.h"
+#include "jit/step/graph.h"
 
 namespace megjit::api {
 

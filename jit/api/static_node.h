@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "codegen/kernel_ir.h"
-#include "jit/graph.h"
+#include "jit/step/graph.h"
 #include "runtime/ops/pool.h"
 
 namespace megjit::api {

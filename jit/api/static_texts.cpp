@@ -4,7 +4,7 @@
 #include <cctype>
 #include <set>
 
-#include "jit/program_layout.h"
+#include "jit/plan/program_layout.h"
 #include "runtime/host/error.h"
 #include "runtime/host/isa.h"
 

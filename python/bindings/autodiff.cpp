@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "jit/body_recorder.h"
-#include "jit/session.h"
+#include "jit/step/body_recorder.h"
+#include "jit/trace/session.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/core/random.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "jit/session.h"
+#include "jit/trace/session.h"
 #include "python/bindings/handle.h"
 #include "runtime/core/random.h"
 

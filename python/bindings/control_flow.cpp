@@ -1,7 +1,7 @@
 // functional.scan, while_loop and cond in a trace: bodies that Python runs once, on placeholders.
 #include <memory>
 
-#include "jit/ops/control_flow.h"
+#include "jit/plan/ops/control_flow.h"
 #include "python/bindings/handle.h"
 #include "runtime/core/random.h"
 #include "runtime/eager/at_place.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "jit/first_places.h"
+#include "jit/trace/first_places.h"
 #include "python/bindings/loan.h"
 
 namespace megjit::python {

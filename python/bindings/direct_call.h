@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "jit/direct_call.h"
+#include "jit/trace/direct_call.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/facts.h"
 #include "python/bindings/handle.h"

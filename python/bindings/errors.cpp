@@ -2,7 +2,7 @@
 #include <functional>
 #include <new>
 
-#include "jit/over_limit.h"
+#include "jit/plan/over_limit.h"
 #include "python/bindings/handle.h"
 #include "runtime/core/live_blocks.h"
 #include "runtime/host/error.h"

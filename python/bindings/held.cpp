@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "jit/recorder.h"
+#include "jit/trace/recorder.h"
 
 namespace megjit::python {
 namespace {

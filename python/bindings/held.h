@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "jit/file_states.h"
-#include "jit/graph_file.h"
+#include "jit/file/file_states.h"
+#include "jit/file/graph_file.h"
 #include "python/bindings/traced_call.h"
 
 namespace megjit::python {

@@ -5,9 +5,9 @@
 
 #include "jit/api/model.h"
 #include "jit/api/static_code.h"
-#include "jit/export.h"
-#include "jit/recorder.h"
-#include "jit/subgraph.h"
+#include "jit/file/export.h"
+#include "jit/step/subgraph.h"
+#include "jit/trace/recorder.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "python/bindings/held.h"

@@ -4,8 +4,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include "jit/graph_editor.h"
-#include "jit/pipeline.h"
+#include "jit/file/graph_editor.h"
+#include "jit/plan/pipeline.h"
 #include "python/bindings/handle.h"
 #include "runtime/host/error.h"
 

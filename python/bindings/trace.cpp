@@ -6,7 +6,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include "jit/recorder.h"
+#include "jit/trace/recorder.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/direct_call.h"
 #include "python/bindings/facts.h"

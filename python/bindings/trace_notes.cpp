@@ -4,7 +4,7 @@
 
 #include <nanobind/stl/vector.h>
 
-#include "jit/recorder.h"
+#include "jit/trace/recorder.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/traced_call.h"
 #include "runtime/host/user_line.h"

@@ -1,8 +1,8 @@
 // The options of traced functions, and of the search for their memory plans.
 #include <nanobind/stl/vector.h>
 
-#include "jit/plan_ladder.h"
-#include "jit/trace_function.h"
+#include "jit/plan/plan_ladder.h"
+#include "jit/trace/trace_function.h"
 #include "python/bindings/handle.h"
 
 namespace megjit::python {

@@ -5,7 +5,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "jit/trace_function.h"
+#include "jit/trace/trace_function.h"
 
 namespace megjit::python {
 

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "jit/body_recorder.h"
-#include "jit/failure_rule.h"
-#include "jit/recorder.h"
+#include "jit/plan/failure_rule.h"
+#include "jit/step/body_recorder.h"
+#include "jit/trace/recorder.h"
 #include "python/bindings/loan.h"
 #include "runtime/core/random.h"
 #include "runtime/host/user_line.h"

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "jit/session.h"
+#include "jit/trace/session.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 

@@ -19,7 +19,7 @@
 namespace megjit::runtime {
 
 // Attributes are static: part of the op, never computed. Booleans are kept as ints, dtypes as their
-// names, graphs as their text (jit/subgraph.h).
+// names, graphs as their text (jit/step/subgraph.h).
 using Attr = std::variant<int64_t, double, std::vector<int64_t>, std::string>;
 enum class AttrKind : uint8_t { integer, real, integers, text, graph };
 

@@ -1,6 +1,6 @@
 // runtime/eager/call_log.h -- every kernel that eager mode runs, with its time: what a profiler
 // asks for. When off, it costs a load of one flag. Traced steps keep profiles of their own
-// (jit/program.h).
+// (jit/run/program.h).
 #pragma once
 
 #include <atomic>

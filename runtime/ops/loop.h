@@ -1,6 +1,6 @@
 // runtime/ops/loop.h -- Loop: one step of an op that computes step after step (OpDef::loop). A
-// device without a kernel of its own for such an op runs it as a scan (jit/ops/control_flow.h); the
-// gradient of a gradient is that of its steps, unrolled.
+// device without a kernel of its own for such an op runs it as a scan
+// (jit/plan/ops/control_flow.h); the gradient of a gradient is that of its steps, unrolled.
 #pragma once
 
 #include <functional>

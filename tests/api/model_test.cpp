@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "jit/api/backends.h"
-#include "jit/plan_ladder.h"
+#include "jit/plan/plan_ladder.h"
 #include "runtime/core/host_view.h"
 #include "runtime/host/checksum.h"
 

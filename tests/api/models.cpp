@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "jit/api/backends.h"
-#include "jit/graph_file.h"
+#include "jit/file/graph_file.h"
 
 namespace megjit { namespace {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/products/cudnn.h"
-#include "jit/program_layout.h"
+#include "jit/plan/program_layout.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

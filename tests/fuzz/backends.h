@@ -6,7 +6,7 @@
 #include "backends/cuda/cuda_device.h"
 #include "backends/nvrtc/compiler.h"
 #include "codegen/compiler.h"
-#include "jit/op_program.h"
+#include "jit/plan/op_program.h"
 #include "memory/caching_allocator.h"
 #include "runtime/core/op.h"
 #ifdef MEGJIT_MLIR_PLUGIN

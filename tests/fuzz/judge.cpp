@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
-#include "jit/pipeline.h"
-#include "jit/program.h"
+#include "jit/plan/pipeline.h"
+#include "jit/run/program.h"
 #include "runtime/core/host_view.h"
 #include "runtime/host/error.h"
 #include "tests/codegen/random_kernels.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "jit/graph.h"
+#include "jit/step/graph.h"
 
 namespace megjit::fuzz {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "jit/graph.h"
+#include "jit/step/graph.h"
 
 namespace megjit::fuzz {
 

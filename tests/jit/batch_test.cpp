@@ -1,6 +1,6 @@
 // Equal kernels in a row become one step.
-#include "jit/passes/passes.h"
-#include "jit/program.h"
+#include "jit/plan/passes/passes.h"
+#include "jit/run/program.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

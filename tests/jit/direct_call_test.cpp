@@ -1,5 +1,5 @@
 // Calls of a recorded function by slot, without its body.
-#include "jit/direct_call.h"
+#include "jit/trace/direct_call.h"
 
 #include "runtime/host/error.h"
 #include "traced_world.h"

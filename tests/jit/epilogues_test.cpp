@@ -1,6 +1,6 @@
-#include "jit/passes/passes.h"
-#include "jit/pipeline.h"
-#include "jit/program.h"
+#include "jit/plan/passes/passes.h"
+#include "jit/plan/pipeline.h"
+#include "jit/run/program.h"
 #include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {

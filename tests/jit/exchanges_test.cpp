@@ -3,8 +3,8 @@
 
 #include <thread>
 
-#include "jit/pipeline.h"
-#include "jit/program.h"
+#include "jit/plan/pipeline.h"
+#include "jit/run/program.h"
 #include "tests/jit/graphs.h"
 #include "tests/jit/twins.h"
 

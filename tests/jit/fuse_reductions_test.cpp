@@ -2,7 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "jit/passes/passes.h"
+#include "jit/plan/passes/passes.h"
 #include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {

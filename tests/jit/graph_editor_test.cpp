@@ -1,4 +1,4 @@
-#include "jit/graph_editor.h"
+#include "jit/file/graph_editor.h"
 
 #include "runtime/host/error.h"
 #include "tests/jit/world.h"

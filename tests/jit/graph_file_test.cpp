@@ -1,4 +1,4 @@
-#include "jit/graph_file.h"
+#include "jit/file/graph_file.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "jit/graph.h"
+#include "jit/step/graph.h"
 
 #include "runtime/host/error.h"
 #include "tests/jit/world.h"

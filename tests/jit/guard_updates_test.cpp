@@ -1,9 +1,9 @@
 // Updates that look at a failure before they overwrite an input.
 #include <gtest/gtest.h>
 
-#include "jit/passes/passes.h"
-#include "jit/pipeline.h"
-#include "jit/program_layout.h"
+#include "jit/plan/passes/passes.h"
+#include "jit/plan/pipeline.h"
+#include "jit/plan/program_layout.h"
 #include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {

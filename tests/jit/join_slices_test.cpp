@@ -1,4 +1,4 @@
-#include "jit/passes/passes.h"
+#include "jit/plan/passes/passes.h"
 #include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {

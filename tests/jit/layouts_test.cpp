@@ -1,5 +1,5 @@
-#include "jit/passes/passes.h"
-#include "jit/pipeline.h"
+#include "jit/plan/passes/passes.h"
+#include "jit/plan/pipeline.h"
 #include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {

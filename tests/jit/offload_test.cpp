@@ -1,9 +1,9 @@
 // Values that wait in the host's memory.
 #include <gtest/gtest.h>
 
-#include "jit/host_copy.h"
-#include "jit/pipeline.h"
-#include "jit/program.h"
+#include "jit/plan/pipeline.h"
+#include "jit/run/program.h"
+#include "jit/step/host_copy.h"
 #include "memory/rematerialize.h"
 #include "tests/jit/world.h"
 

@@ -1,7 +1,7 @@
-#include "jit/passes/passes.h"
+#include "jit/plan/passes/passes.h"
 
 #include "codegen/expand_math.h"
-#include "jit/pipeline.h"
+#include "jit/plan/pipeline.h"
 #include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {

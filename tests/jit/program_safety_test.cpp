@@ -1,5 +1,5 @@
 // What a program may overwrite, and what it refuses to run on.
-#include "jit/program.h"
+#include "jit/run/program.h"
 #include "runtime/host/error.h"
 #include "tests/jit/graphs.h"
 

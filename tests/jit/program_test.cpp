@@ -1,4 +1,4 @@
-#include "jit/program.h"
+#include "jit/run/program.h"
 
 #include "runtime/eager/dispatch.h"
 #include "tests/jit/graphs.h"

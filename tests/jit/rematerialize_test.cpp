@@ -1,8 +1,8 @@
 // Graphs in which ops run twice: the same results, views and outputs included.
 #include <gtest/gtest.h>
 
-#include "jit/passes/passes.h"
-#include "jit/pipeline.h"
+#include "jit/plan/passes/passes.h"
+#include "jit/plan/pipeline.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

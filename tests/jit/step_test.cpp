@@ -1,5 +1,5 @@
 // Interfaces that do not belong to their graphs.
-#include "jit/pending_program.h"
+#include "jit/run/pending_program.h"
 #include "runtime/host/error.h"
 #include "tests/jit/graphs.h"
 

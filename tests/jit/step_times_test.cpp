@@ -1,12 +1,12 @@
 // What profiled runs took decides what is computed again.
-#include "jit/step_times.h"
+#include "jit/plan/step_times.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "jit/passes/passes.h"
-#include "jit/program.h"
+#include "jit/plan/passes/passes.h"
+#include "jit/run/program.h"
 #include "memory/rematerialize.h"
 #include "tests/jit/world.h"
 

@@ -1,9 +1,9 @@
 // Graphs that ops hold, as text, and what runs them.
 #include <gtest/gtest.h>
 
-#include "jit/graph_program.h"
-#include "jit/passes/passes.h"
-#include "jit/subgraph.h"
+#include "jit/plan/graph_program.h"
+#include "jit/plan/passes/passes.h"
+#include "jit/step/subgraph.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

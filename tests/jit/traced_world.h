@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "jit/recorder.h"
-#include "jit/replayer.h"
+#include "jit/trace/recorder.h"
+#include "jit/trace/replayer.h"
 #include "world.h"
 
 namespace megjit::jit {

@@ -12,7 +12,7 @@
 #include <iterator>
 
 #include "backends/cpu/cpu_device.h"
-#include "jit/passes/passes.h"
+#include "jit/plan/passes/passes.h"
 #include "memory/caching_allocator.h"
 
 namespace megjit { namespace {

@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from megengine import _core
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +23,14 @@ FOLDERS_OF_RUNTIME = {
     "core": {"host"},
     "ops": {"host", "core", "eager"},
     "eager": {"host", "core", "ops"},
+}
+
+FOLDERS_OF_JIT = {
+    "step": set(),
+    "plan": {"step"},
+    "run": {"step", "plan"},
+    "trace": {"step", "plan", "run"},
+    "file": {"step", "plan", "run", "trace"},
 }
 
 
@@ -57,9 +67,10 @@ def test_every_include_follows_the_arrows():
     assert not wrong, "includes against the arrows:\n" + "\n".join(wrong)
 
 
-def test_folders_of_runtime_follow_theirs():
-    known = [(path, path.parts[1], rest.split("/")[0]) for path, target, rest in includes("runtime") if target == "runtime"]
-    wrong = [f"{path}: {to}/" for path, of, to in known if to != of and to not in FOLDERS_OF_RUNTIME[of]]
+@pytest.mark.parametrize(("room", "arrows"), [("runtime", FOLDERS_OF_RUNTIME), ("jit", FOLDERS_OF_JIT)])
+def test_folders_of_a_room_follow_theirs(room, arrows):
+    known = [(path, path.parts[1], rest.split("/")[0]) for path, target, rest in includes(room) if target == room]
+    wrong = [f"{path}: {to}/" for path, of, to in known if to != of and to not in arrows[of]]
     assert len(known) > 100 and not wrong, "includes against the arrows:\n" + "\n".join(wrong)
 
 

@@ -352,7 +352,7 @@ def test_gradient_of_a_loop_without_a_bound():
         trace(run)(tensor([1.0]))
 
 
-# What a trip makes of its carries, which lie where they lay wherever that can be (jit/ops/control_flow_program.cpp).
+# What a trip makes of its carries, which lie where they lay wherever that can be (jit/plan/ops/control_flow_program.cpp).
 CARRIES = {
     "each its own": lambda a, b, x: (a * 0.5 + x, b - x),
     "swapped": lambda a, b, x: (b, a),

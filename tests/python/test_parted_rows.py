@@ -1,4 +1,4 @@
-"""Heads of language models by parts of their rows (jit/passes/part_rows.cpp): what programs write between logits and gradients."""
+"""Heads of language models by parts of their rows (jit/plan/passes/part_rows.cpp): what programs write between logits and gradients."""
 
 import re
 

@@ -327,7 +327,7 @@ Prepared prepare_one_hot(CudaDevice& device, const OpCall& call, std::span<const
     });
 }
 
-// A pass adds this op; updates of parameters read its result (jit/passes/guard_updates.cpp).
+// A pass adds this op; updates of parameters read its result (jit/plan/passes/guard_updates.cpp).
 Prepared prepare_has_failed(CudaDevice&, const OpCall&, std::span<const Type>) {
     return executable([](CudaStream& stream, void* const*, void* const* out, void*) {
         stream.tell_failure(out[0]);

@@ -359,7 +359,7 @@ def _operator(name: str, type_name: str, base: type[OpNode] = OpNode, opdef: Any
     return made
 
 
-# Classes by the names that dumped operators carry (type_name_of in jit/export.cpp). Those of other operators are called as these are,
+# Classes by the names that dumped operators carry (type_name_of in jit/file/export.cpp). Those of other operators are called as these are,
 # and made at first use.
 _CLASSES = {
     type_name: _operator(name, type_name, base)

@@ -2,7 +2,7 @@
 
 `fully_shard` cuts the parameters, and what belongs to them, as gradients and the optimizer's state, is cut like them. A layer's
 forward gathers its own; in a traced step they are let go of behind it and gathered again for backward
-(jit/passes/rematerialize.cpp), and the memory plan counts them.
+(jit/plan/passes/rematerialize.cpp), and the memory plan counts them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``trace.dump``: a recorded function as a file that runs without Python code.
 
-In: a record made with ``capture_as_const=True``. Out: a container (jit/graph_file.h) with graph, constants,
+In: a record made with ``capture_as_const=True``. Out: a container (jit/file/graph_file.h) with graph, constants,
 names and metadata. ``megengine.utils.comp_graph_tools.GraphInference`` runs it.
 """
 

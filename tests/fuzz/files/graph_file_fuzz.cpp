@@ -1,11 +1,11 @@
-// Mutated files of trace.dump (jit/graph_file.h): from_bytes reads them, or throws a UserError, and
-// never asks for more memory than the file has. libFuzzer calls this, with AddressSanitizer and
-// UndefinedBehaviorSanitizer.
+// Mutated files of trace.dump (jit/file/graph_file.h): from_bytes reads them, or throws a
+// UserError, and never asks for more memory than the file has. libFuzzer calls this, with
+// AddressSanitizer and UndefinedBehaviorSanitizer.
 #include <cstdlib>
 #include <cstring>
 
-#include "jit/graph_file.h"
-#include "jit/graph_file_layout.h"
+#include "jit/file/graph_file.h"
+#include "jit/file/graph_file_layout.h"
 #include "runtime/core/device.h"
 #include "runtime/host/checksum.h"
 #include "runtime/host/error.h"

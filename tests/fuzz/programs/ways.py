@@ -50,13 +50,14 @@ class Loaded:
         """All functions go to one file, and one that gives the state. Each is recorded with the arguments of a first call."""
         scope, functions = self.function.__globals__, {}
         for each in self.together:
-            f = trace(each.function, record_only=True, **each.options)
+            f, bound = trace(each.function, record_only=True, **each.options), dict(scope)
             try:
                 results = f(*[mge.tensor(scope["arguments"](3, 0)[name]) for name in inspect.signature(each.function).parameters])
             except Exception:
                 if each is self:
                     raise
-                scope["restore"]()  # what it wrote before stays; it raises again when it is called
+                scope.update(bound)  # what it wrote and bound before the error goes; it raises again when it is called
+                scope["restore"]()
                 continue
             functions[each.function.__name__] = f
             each.shapes = [getattr(leaf, "shape", None) for leaf in leaves(results)]

@@ -1,0 +1,41 @@
+// jit/step/host_copy.h -- the two ops by which a value leaves a device's memory and comes back: to
+// the host's memory and from it (passes/offload.cpp); where the device's memory is the host's, to a
+// file and from it (passes/spill.cpp). Only passes use them: they are not in the registry, and no
+// device prepares them.
+#pragma once
+
+#include <memory>
+
+#include "jit/step/graph.h"
+
+namespace megjit::jit {
+
+const OpDef& to_host();  // the result lies outside of the device's memory; only from_host reads it
+const OpDef& from_host();
+inline bool is_host_copy(const Node& node) {
+    return node.op == &to_host() || node.op == &from_host();
+}
+
+// By value: does it lie outside from call to call, as an input that from_host alone reads, or an
+// output that to_host makes?
+std::vector<bool> lies_outside(const Graph& graph);
+
+// Says when each node runs, by the device's speeds. Nodes run one after the other; beside them,
+// transfers use a link that does one thing at a time.
+struct Timetable {
+    explicit Timetable(const Graph& graph);
+
+    std::vector<double> begins;  // by node, seconds; the last: when all is done
+    // When a transfer of `bytes` ends that begins at `begin`, or when the link is free.
+    double transferred(double begin, size_t bytes);
+    double transfer_seconds(size_t bytes) const;
+
+private:
+    const Graph& graph_;
+    double link_is_free_ = 0;
+};
+
+// Runs either op, on the stream.
+std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, size_t bytes);
+
+}  // namespace megjit::jit
