@@ -78,6 +78,8 @@ LITERALS: dict[str, tuple[str, ...]] = {
     "hidden": ("-1e9", "-1e4", "float('-inf')", "-3.4028234663852886e38", "0.0", "3.0", "-5.0"),
 }
 
+NO_GRADIENT = re.compile(r"\w+ (==|<) \w+|F\.arg(max|sort)\(.*|.*\.astype\('u?int\d+'\)")
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -91,6 +93,10 @@ class Statement:
 
     def words(self) -> set[str]:
         return set(WORD.findall("\n".join(self.lines())))
+
+    def has_gradient(self) -> bool:
+        """Whether its value has a gradient of what it reads: no comparison, no place and no integer has one."""
+        return not NO_GRADIENT.fullmatch(self.lines()[0].removeprefix(f"{self.name} = "))
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,7 @@ class Function:
         """
         reached = set(learned)
         for statement in self.statements:
-            if statement.words() & reached:
+            if statement.has_gradient() and statement.words() & reached:
                 reached.add(statement.name)
         live = {*self.returns, *(reached & {*self.losses})}
         kept: list[Statement] = []
