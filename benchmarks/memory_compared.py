@@ -3,7 +3,7 @@
     python benchmarks/memory_compared.py resnet50 --level 3
 
 Budgets and overheads are those that MONeT publishes (Shah et al. 2021, README of its repository), for forward and
-backward in float32. A budget counts as a part of what a call takes where every value is kept, there and here.
+backward in float32. A budget is theirs, in GiB; the part of it is that of what a call takes there where every value is kept.
 """
 
 import argparse
@@ -41,16 +41,20 @@ def planner(name, level):
 
     def step(x, y):
         with gm:
-            gm.backward(F.loss.cross_entropy(net(x), y))
-        return [parameter.grad for parameter in net.parameters()]
+            loss = F.loss.cross_entropy(net(x), y)
+            gm.backward(loss)
+        gradients = [parameter.grad for parameter in net.parameters()]
+        for parameter in net.parameters():
+            parameter.grad = None  # else the next recording adds to it
+        return loss, gradients
 
     return lambda **options: trace(step, symbolic=True, opt_level=level, **options).plan(x, y)
 
 
 def overhead(plan):
     """Estimated seconds more than the cheapest plan takes, as a part."""
-    chosen = next(point for point in plan.curve if point.is_chosen)
-    return chosen.seconds / plan.curve[0].seconds - 1
+    chosen = next((point for point in plan.curve if point.is_chosen), None)
+    return chosen.seconds / plan.curve[0].seconds - 1 if chosen else 0.0  # a limit that is kept without a plan
 
 
 def main():
@@ -62,12 +66,12 @@ def main():
     keep_all = planner(given.name, 2)().planned_bytes  # level 3 recomputes what costs next to nothing
     print(f"{given.name}, level {given.level}: {plan().planned_bytes / GIB:.2f} GiB without a limit; every value kept {keep_all / GIB:.2f} (MONeT: {theirs})")
     for budget, published in budgets.items():
-        part, begin = budget / theirs, time.perf_counter()
+        begin = time.process_time()
         try:
-            ours = f"{overhead(plan(memory_limit=int(part * keep_all))):+.1%}"
+            ours = f"{overhead(plan(memory_limit=int(budget * GIB))):+.1%}"
         except MemoryError:
             ours = "refused"
-        print(f"  {part:.2f}: published {published:+.1f} %, here {ours}, planned in {time.perf_counter() - begin:.1f} s")
+        print(f"  {budget:.2f} GiB ({budget / theirs:.2f}): published {published:+.1f} %, here {ours}, planned in {time.process_time() - begin:.1f} s of CPU time")
     try:
         plan(memory_limit=1)
     except MemoryError as error:
