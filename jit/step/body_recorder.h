@@ -28,9 +28,8 @@ public:
     void finish(std::span<const TensorRef> outputs);
     void leave();  // after an error
 
-    // What the function has read from outside. Call output_types() and graph() after finish().
+    // What the function has read from outside. Call graph() after finish().
     const std::vector<TensorRef>& captured() const { return captured_; }
-    std::vector<Type> output_types() const { return graph_.types(graph_.outputs); }
     // Its inputs are those of add_input(), in that order, then `captured`: all that the function
     // has captured, and perhaps more.
     Graph graph(std::span<const TensorRef> captured) const;

@@ -48,9 +48,9 @@ public:
         rebound_.emplace(reinterpret_cast<uint64_t>(tensor), nb::borrow(tensor));
     }
     void note_grad(PyObject* tensor);  // to be called before its .grad changes
-    // `tensor` is about to replace the value of another Tensor, which then holds the value of
-    // another state of a file.
-    void note_source(PyObject* tensor) {
+    // The host is about to read `tensor`, or another Tensor to take its value: either may then be
+    // the value of a state of a file, which no operation has read.
+    void note_held(PyObject* tensor) {
         if (is_for_dump_) note_operand(tensor);
     }
     // The body has returned `tensor`, and its results hold so many references to it.

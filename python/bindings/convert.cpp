@@ -402,6 +402,11 @@ TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device,
     return tensor_from_numpy(value, constant, device, wanted);
 }
 
+const TensorRef& value_to_read(PyObject* tensor) {
+    if (Capture* capture = Capture::current()) capture->note_held(tensor);
+    return value_of(tensor);
+}
+
 TensorRef host_row_major(TensorRef tensor) {
     if (Capture* capture = Capture::current()) capture->note_read(tensor);
     runtime::Tracer* tracer = runtime::context().tracer;

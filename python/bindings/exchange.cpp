@@ -275,8 +275,8 @@ TensorRef readable(const TensorRef& value) {
     return value;
 }
 
-nb::object lend(const Handle& self) {
-    const TensorRef given = self.value(), value = readable(given);
+nb::object lend(nb::handle_t<Handle> self) {
+    const TensorRef given = value_to_read(self.ptr()), value = readable(given);
     if (value->storage() != given->storage()) {
         PyErr_SetString(
             PyExc_BufferError,
@@ -288,8 +288,8 @@ nb::object lend(const Handle& self) {
 }
 
 // Lends the value on its GPU, or a copy there that the taker may write to.
-nb::object lend_in_place(const Handle& self, bool copies) {
-    TensorRef value = self.value();
+nb::object lend_in_place(nb::handle_t<Handle> self, bool copies) {
+    TensorRef value = value_to_read(self.ptr());
     if (Capture* capture = Capture::current()) capture->note_read(value);
     if (runtime::Tracer* tracer = runtime::context().tracer) tracer->on_read(*value);
     runtime::require_data(*value);

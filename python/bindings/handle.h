@@ -102,6 +102,8 @@ TensorRef tensor_from_numpy(nb::handle array, bool constant, runtime::Device& de
 void check_number(nb::handle number, DType dtype);
 // Makes a tensor with a copy of these bytes of the host, or (null) without values.
 TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device);
+// The value of a Tensor that the host is about to read; a recording for dump remembers the Tensor.
+const TensorRef& value_to_read(PyObject* tensor);
 // The value with its elements in row-major order, on the host; a running trace is told of the read.
 TensorRef host_row_major(TensorRef tensor);
 nb::object to_numpy(TensorRef value);  // copies

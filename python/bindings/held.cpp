@@ -126,6 +126,10 @@ Recording recording_of(TracedCall& call, const nb::list& arguments) {
     call.capture()->drop_temporaries(*recorder, {});
     for (const auto& [tensor, where] : call.capture()->excluded_reads())
         recorder->note_excluded_read(tensor, where);
+    for (const auto& [tensor, object] : call.capture()->handles())
+        if (const TensorRef& value = value_of(object.ptr());
+            value->id() == tensor && recorder->has_read(tensor))
+            recorder->note_outside(value);
     std::vector<Held>& held = recorder->version()->notes.held;
     held = updates_of(call, *recorder, arguments);
     if (lets_go) note_kept(*recorder, held);

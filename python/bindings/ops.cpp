@@ -19,7 +19,7 @@ using runtime::OpDef;
 
 int64_t integer_from(PyObject* object) {
     if (is_tensor(object)) {
-        TensorRef tensor = value_of(object);
+        TensorRef tensor = value_to_read(object);
         if (tensor->type().numel() != 1)
             runtime::user_error(
                 {.what = runtime::cat("an attribute needs one integer, this tensor is ",

@@ -299,10 +299,10 @@ void bind_tensor(nb::module_& m) {
                      [](const Handle& self) { return shape_of(self.value()->shape()); })
         .def_prop_ro("_device_name",
                      [](const Handle& self) { return std::string(place_of(*self.value()).name()); })
-        .def("numpy", [](const Handle& self) { return to_numpy(self.value()); },
+        .def("numpy", [](nb::handle_t<Handle> self) { return to_numpy(value_to_read(self.ptr())); },
              nb::sig("def numpy(self) -> numpy.ndarray"),
              "The value as a NumPy array of the same dtype; a copy.")
-        .def("_item", [](const Handle& self) { return item_of(self.value()); })
+        .def("_item", [](nb::handle_t<Handle> self) { return item_of(value_to_read(self.ptr())); })
         .def("detach",
              [](nb::handle_t<Handle> self) {
         // A new value of the same bytes: no tape knows it.
@@ -323,7 +323,7 @@ void bind_tensor(nb::module_& m) {
     }, nb::arg("other"))
         .def("_hold",
              [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
-        if (Capture* capture = Capture::current()) capture->note_source(other.ptr());
+        if (Capture* capture = Capture::current()) capture->note_held(other.ptr());
         rebind(self.ptr(), value_of(other.ptr()));
     }, nb::arg("other"), "The very value of the other one, attached where that is.")
         .def("_become_variable",

@@ -10,15 +10,18 @@
 
 namespace megjit::codegen {
 
-// The same; "" if by no more than another order of additions may make it: threads share a row.
+// "" where both differ by no more than another order of additions makes: threads share a row.
 inline std::string reduction_fault_of(const Case& c, size_t k, const std::vector<char>& got,
                                       const std::vector<char>& want) {
     const DType dtype = c.kernel.outputs[k].dtype;
     const size_t size = size_of(dtype), count = want.size() / size;
     const auto value = [&](const std::vector<char>& bytes, size_t i) -> double {
-        uint32_t bits = 0;
-        std::memcpy(&bits, bytes.data() + i * size, size);
-        return dtype == DType::f32    ? std::bit_cast<float>(bits)
+        uint64_t wide = 0;
+        std::memcpy(&wide, bytes.data() + i * size, size);
+        const auto bits = static_cast<uint32_t>(wide);
+        return dtype == DType::f64    ? std::bit_cast<double>(wide)
+               : dtype == DType::i64  ? static_cast<double>(static_cast<int64_t>(wide))
+               : dtype == DType::f32  ? std::bit_cast<float>(bits)
                : dtype == DType::f16  ? half_to_float(static_cast<uint16_t>(bits))
                : dtype == DType::bf16 ? bfloat_to_float(static_cast<uint16_t>(bits))
                                       : static_cast<double>(static_cast<int32_t>(bits));
@@ -28,7 +31,8 @@ inline std::string reduction_fault_of(const Case& c, size_t k, const std::vector
     const double rounding = dtype == DType::bf16  ? 0x1p-7
                             : dtype == DType::f16 ? 0x1p-9
                                                   : 0,
-                 allowed = dtype == DType::i32 ? 0 : (2e-5 + rounding) * largest;
+                 allowed =
+                     dtype == DType::i32 || dtype == DType::i64 ? 0 : (2e-5 + rounding) * largest;
     for (size_t i = 0; i < count; ++i)
         if (const double a = value(got, i), b = value(want, i);
             !(std::fabs(a - b) <= allowed) && !(a != a && b != b) && a != b)

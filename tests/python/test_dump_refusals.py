@@ -450,6 +450,25 @@ def test_a_value_that_the_host_reads(name, symbolic):
 
 
 @pytest.mark.parametrize("symbolic", [True, False])
+@pytest.mark.parametrize("name", sorted(READS.keys() - {"keyword", "of a result", "in", "all", "state"}))
+def test_a_state_of_another_function_that_the_host_reads(name, symbolic):
+    k = Tensor(1.0)
+
+    def updates(a):
+        k[...] = k + 1
+        return a
+
+    traced = {"updates": updates, "reads": lambda a: READS[name](a, k)}
+    traced = {each: trace(function, symbolic=symbolic, record_only=True) for each, function in traced.items()}
+    for function in traced.values():
+        function(Tensor([1.0, 2.0]))
+    file = io.BytesIO()
+    with pytest.raises(RuntimeError, match=r"dump: the function (reads|takes), at .*test_dump_refusals.py:\d+"):
+        dump_functions(file, traced)
+    assert not file.getvalue()
+
+
+@pytest.mark.parametrize("symbolic", [True, False])
 def test_a_constant_that_the_host_reads_is_no_matter(symbolic):
     scale = Tensor([2.0, 3.0])
     model = dumped(
