@@ -137,7 +137,8 @@ def is_reached(program: Program, call: int) -> bool:
     """Whether eager mode still raises in this call where nothing is computed that no result and no state reads."""
     learned = [name for name, made in program.states if made.startswith((*LEARNED, *MODULES))]
     live = replace(program, functions=tuple(f.without_dead(learned) for f in program.functions))
-    return run(live.text(), ways.eager, language=program.language)[call].error is not None
+    error = run(live.text(), ways.eager, language=program.language)[call].error
+    return error is not None and not isinstance(error, NameError)  # of what is read for its shape alone, which nobody computes
 
 
 def is_settled(program: Program, text: str, call: int) -> bool:
