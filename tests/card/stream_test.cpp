@@ -109,6 +109,9 @@ TEST_F(Streams, PageableCopiesWaitForTheStreamAndReadTheirSourceAtOnce) {
 
 // Then the source is read when the copy runs: soon, but for the stream's small delay.
 TEST_F(Streams, WhereTheCardReadsPageableMemoryNothingIsStaged) {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "the program races with the copy on purpose";
+#endif
     setenv("MEGJIT_CARD_HMM", "1", 1);
     const Address word = allocate(4);
     bool is_late = false;
