@@ -126,6 +126,7 @@ Recording recording_of(TracedCall& call, const nb::list& arguments) {
     call.capture()->drop_temporaries(*recorder, {});
     for (const auto& [tensor, where] : call.capture()->excluded_reads())
         recorder->note_excluded_read(tensor, where);
+    // What the host has read matters though no op may have: another function may update it.
     for (const auto& [tensor, object] : call.capture()->handles())
         if (const TensorRef& value = value_of(object.ptr());
             value->id() == tensor && recorder->has_read(tensor))
