@@ -65,6 +65,13 @@ TEST_F(Batch, OnAGpuKernelsOfFewBytesWaitForEachOther) {
         "%0: f32[8, 8] = input 0\n%1: f32[8] = input 1\n%2: f32[8] = input 2\n%3: f32[8] = neg %1\n%4: f32[8] = abs %3\n"
         "%5: f32[8, 8] = matmul %0 %0 {transpose_a=0, transpose_b=0}\n%6: f32[8] = neg %2\n%7: f32[8] = abs %6\nreturn %4 %5 %7\n";
     EXPECT_EQ(steps(two_updates), 2u);
+    // The larger kernel, which the product reads, is the third step.
+    EXPECT_EQ(
+        steps(
+            "%0: f32[512, 512] = input 0\n%1: f32[8] = input 1\n%2: f32[8] = input 2\n%3: f32[8] = neg %1\n%4: f32[8] = abs %3\n"
+            "%5: f32[512, 512] = exp %0\n%6: f32[512, 512] = neg %5\n%7: f32[512, 512] = matmul %6 %6 {transpose_a=0, transpose_b=0}\n"
+            "%8: f32[8] = neg %2\n%9: f32[8] = abs %8\nreturn %4 %7 %9\n"),
+        3u);
 }
 
 // Two products of halves whose weights are cast, the first of which is read again at the end.

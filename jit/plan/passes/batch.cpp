@@ -18,23 +18,23 @@ constexpr size_t kBytesThatWait = 256 << 10;  // limit of a kernel's operands an
 class Batcher {
 public:
     explicit Batcher(const Graph& graph)
-        : graph_(graph), rewrite_(graph), is_pending_(graph.nodes().size()) {}
+        : graph_(graph), rewrite_(graph), pending_in_(graph.nodes().size()) {}
 
     Graph run() {
         for (size_t id = 0; id < graph_.nodes().size(); ++id) {
             const Node& node = graph_.nodes()[id];
             const bool is_leaf = node.kind == NodeKind::input || node.kind == NodeKind::constant;
             const bool is_view = node.kind == NodeKind::op && node.op->is_view;
-            const bool reads = reads_pending(node);
-            if (reads || !(is_leaf || is_view || node.kind == NodeKind::fused)) flush(batches_);
-            if (reads) flush(waiting_);
+            const bool goes_on = is_leaf || is_view || node.kind == NodeKind::fused;
+            if (!goes_on || reads_from(batches_, node)) flush(batches_);
+            if (reads_from(waiting_, node)) flush(waiting_);
             if (node.kind != NodeKind::fused) {
                 rewrite_.copy(node);
                 continue;
             }
             Batches& batches = may_wait(node) ? waiting_ : batches_;
             batches[codegen::print(node.kernel->kernel)].push_back(static_cast<NodeId>(id));
-            is_pending_[id] = true;
+            pending_in_[id] = &batches;
         }
         flush(batches_);
         flush(waiting_);
@@ -44,10 +44,10 @@ public:
 private:
     using Batches = std::unordered_map<std::string, std::vector<NodeId>>;  // by kernel
 
-    bool reads_pending(const Node& node) const {
-        for (ValueId input : node.inputs)
-            if (is_pending_[at(graph_.value(input).producer)]) return true;
-        return false;
+    bool reads_from(const Batches& batches, const Node& node) const {
+        return std::ranges::any_of(node.inputs, [&](ValueId input) {
+            return pending_in_[at(graph_.value(input).producer)] == &batches;
+        });
     }
 
     bool may_wait(const Node& node) const {
@@ -72,7 +72,7 @@ private:
         std::vector<std::string> names;
         for (NodeId id : batch) {
             const Node& node = graph_.node(id);
-            is_pending_[at(id)] = false;
+            pending_in_[at(id)] = nullptr;
             for (ValueId input : node.inputs) joint.inputs.push_back(rewrite_.map(input));
             for (ValueId output : node.outputs) names.push_back(graph_.name(output));
             outputs.insert(outputs.end(), node.outputs.begin(), node.outputs.end());
@@ -85,7 +85,7 @@ private:
 
     const Graph& graph_;
     Rewriter rewrite_;
-    std::vector<bool> is_pending_;
+    std::vector<const Batches*> pending_in_;  // by node; null where it is written
     Batches batches_, waiting_;
 };
 

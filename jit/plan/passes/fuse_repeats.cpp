@@ -59,7 +59,7 @@ private:
         std::set<ValueId> operands;
         for (ValueId value : values) collect(from, value, nodes, operands);
         size_t saved = 0, kept = 0;
-        for (ValueId value : values) saved += bytes(value);
+        for (ValueId value : values) saved += 2 * bytes(value);  // neither written nor read
         for (ValueId operand : operands)
             if (graph_.type(operand).shape == reader.shape &&
                 std::ranges::find(reader.operands, operand) == reader.operands.end())
