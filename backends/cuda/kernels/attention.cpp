@@ -100,8 +100,10 @@ struct Rows {
     int64_t heads = 0, length = 0, width = 0;
 
     int64_t columns() const { return width <= kTile ? kTile : 2 * kTile; }
-    int64_t blocks() const {
-        return heads * pieces_of(length, kTile) * std::max<int64_t>(1, pieces_of(width, columns()));
+    int64_t blocks() const { return blocks(columns()); }
+    int64_t blocks(int64_t columns_of_block) const {
+        return heads * pieces_of(length, kTile) *
+               std::max<int64_t>(1, pieces_of(width, columns_of_block));
     }
 
 private:
@@ -125,12 +127,12 @@ Way way_of(const Gpu& gpu, DType dtype) {
     return {source_of(texts::attention_tensor), 128};
 }
 
-// One of the kernels, prepared for its rows.
+// One of the kernels, prepared for its blocks, which compute so many columns.
 class RowsKernel {
 public:
-    RowsKernel(Gpu& gpu, const char* entry, DType dtype, const Rows& rows,
+    RowsKernel(Gpu& gpu, const char* entry, DType dtype, int64_t columns, int64_t blocks,
                const AttentionProblem& p)
-        : RowsKernel(gpu, way_of(gpu, dtype), entry, dtype, rows, p) {}
+        : RowsKernel(gpu, way_of(gpu, dtype), entry, dtype, columns, blocks, p) {}
 
     template <class... Args>
     void operator()(CudaStream& stream, const Attention& attention, const Args&... args) const {
@@ -140,14 +142,14 @@ public:
     }
 
 private:
-    RowsKernel(Gpu& gpu, const Way& way, const char* entry, DType dtype, const Rows& rows,
-               const AttentionProblem& p)
-        : blocks_(static_cast<uint32_t>(rows.blocks())),
+    RowsKernel(Gpu& gpu, const Way& way, const char* entry, DType dtype, int64_t columns,
+               int64_t blocks, const AttentionProblem& p)
+        : blocks_(static_cast<uint32_t>(blocks)),
           threads_(way.threads),
           kernel_(gpu, way.source, entry,
                   {{"INDEX", "unsigned"},
                    {"T", storage_type(dtype)},
-                   {"COLUMNS", cat(rows.columns())},
+                   {"COLUMNS", cat(columns)},
                    {"DROPS", p.random_key >= 0 ? "1" : "0"},
                    {"MASKS", cat(p.masks)},
                    {"HIDES", p.seen >= 0 ? "1" : "0"}}) {}
@@ -176,7 +178,7 @@ bool computes_attention(const OpCall& call) {
     const AttentionRows made(p);
     const AttentionParts parts = runtime::attention_parts(call);
     int64_t largest = std::max({p.queries, p.keys, p.width, p.value_width, made.y.blocks(),
-                                made.dq.blocks(), made.dk.blocks(), made.dv.blocks()});
+                                made.dq.blocks() + made.dk.blocks() + made.dv.blocks()});
     for (const HeadsPart& part :
          {parts.q, parts.k, parts.v, parts.y, parts.dy, parts.dq, parts.dk, parts.dv})
         largest = std::max(largest, part.view.strides[2]);
@@ -186,7 +188,9 @@ bool computes_attention(const OpCall& call) {
 Prepared prepare_attention(CudaDevice& device, const OpCall& call, std::span<const Type>) {
     if (!computes_attention(call)) return nullptr;
     const AttentionProblem p = runtime::attention_problem(call);
-    const RowsKernel attend(device.gpu(), "attend", call.inputs[0].dtype, AttentionRows(p).y, p);
+    const Rows y = AttentionRows(p).y;
+    const RowsKernel attend(device.gpu(), "attend", call.inputs[0].dtype, y.columns(), y.blocks(),
+                            p);
     const Places at(call);
     return executable([=, attention = Attention(p, at.parts, call.inputs)](
                           CudaStream& stream, void* const* in, void* const* out, void*) {
@@ -195,41 +199,38 @@ Prepared prepare_attention(CudaDevice& device, const OpCall& call, std::span<con
     });
 }
 
+// What `gradients` writes, and how many of its blocks compute the first two, as in the kernel.
+struct Gradients {
+    void *dq, *dk, *dv;
+    uint32_t query_blocks, key_blocks;
+};
+
 Prepared prepare_attention_grad(CudaDevice& device, const OpCall& call, std::span<const Type>) {
     if (!computes_attention(call)) return nullptr;
     const AttentionProblem p = runtime::attention_problem(call);
     const AttentionRows made(p);
-    const auto kernel = [&](const char* entry, const Rows& rows) {
-        return RowsKernel(device.gpu(), entry, call.inputs[0].dtype, rows, p);
+    const int64_t columns = std::max(made.dk.columns(), made.dv.columns()),
+                  query_blocks = made.dq.blocks(columns), key_blocks = made.dk.blocks(columns);
+    const auto kernel = [&](const char* entry, int64_t blocks) {
+        return RowsKernel(device.gpu(), entry, call.inputs[0].dtype, columns, blocks, p);
     };
-    const Way scalar = scalar_way();
-    const SourceKernel dots(device.gpu(), scalar.source, "row_dots",
-                            {{"INDEX", "unsigned"},
-                             {"T", storage_type(call.inputs[0].dtype)},
-                             {"COLUMNS", "64"},
-                             {"DROPS", "0"},
-                             {"MASKS", "0"},
-                             {"HIDES", "0"}});
-    constexpr int64_t kThreadsOfRow = 16;  // this many share a row in row_dots
     const int64_t rows = p.batch * p.heads * p.queries;
     return executable(
-        [=, threads = scalar.threads, find_shifts = kernel("find_shifts", made.queries),
-         dq = kernel("query_gradient", made.dq), dk = kernel("key_gradient", made.dk),
-         dv = kernel("value_gradient", made.dv), at = Places(call),
-         attention = Attention(p, runtime::attention_parts(call), call.inputs)](
+        [=, find_shifts = kernel("find_shifts", made.queries.blocks()),
+         gradients = kernel("gradients", query_blocks + key_blocks + made.dv.blocks(columns)),
+         at = Places(call), attention = Attention(p, runtime::attention_parts(call), call.inputs)](
             CudaStream& stream, void* const* in, void* const* out, void* work) {
-        float *const shifts = static_cast<float*>(work), *const all_dots = shifts + 2 * rows;
+        float *const shifts = static_cast<float*>(work), *const dots = shifts + 2 * rows;
         const AttentionParts& parts = at.parts;
-        const void *const y = at(in, parts.y), *const dy = at(in, parts.dy);
-        const Operands operands{
-            at(in, parts.q), at(in, parts.k), at(in, parts.v),        dy, in[4], all_dots,
-            shifts,          Masks(p, in),    given(in, p.random_key)};
-        dots.launch(stream, blocks_for(kThreadsOfRow * rows, threads), attention,
-                    static_cast<uint64_t>(rows), y, dy, all_dots);
-        find_shifts(stream, attention, operands, shifts);
-        dq(stream, attention, operands, at(out, parts.dq));
-        dk(stream, attention, operands, at(out, parts.dk));
-        dv(stream, attention, operands, at(out, parts.dv));
+        const Operands operands{at(in, parts.q),  at(in, parts.k), at(in, parts.v),
+                                at(in, parts.dy), in[4],           dots,
+                                shifts,           Masks(p, in),    given(in, p.random_key)};
+        const void* const y = at(in, parts.y);
+        find_shifts(stream, attention, operands, y, shifts, dots);
+        gradients(
+            stream, attention, operands,
+            Gradients{at(out, parts.dq), at(out, parts.dk), at(out, parts.dv),
+                      static_cast<uint32_t>(query_blocks), static_cast<uint32_t>(key_blocks)});
     },
         3 * static_cast<size_t>(rows) * sizeof(float));
 }

@@ -1,8 +1,9 @@
 // backends/cuda/kernels/attention.cu -- attention and its gradients, for what cuDNN does not take:
 // a block computes 64 rows of a result, and goes through the other side in tiles of 64 queries and
 // 64 keys, whose scores never leave it. A thread has 4 x 4 of a tile's scores, and 4 rows of the
-// result. Gradients compute the scores again; those of queries, keys and values are computed by a
-// kernel each: so nothing is added by atomics, and each run gives the same bits. Sums are float32.
+// result. Gradients compute the scores again; those of queries, keys and values are computed by
+// blocks of their own: so nothing is added by atomics, and each run gives the same bits. Sums are
+// float32.
 //
 // The running maximum and total of each query follow Milakov & Gimelshein 2018, "Online normalizer
 // calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention". This text
@@ -212,12 +213,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
 
 // --- gradients ----------------------------------------------------------------------------------
 
-// Computes the shifts of each query: lse, or its parts.
+// Computes what the gradients need of each query: its shifts (lse, or its parts) and its dot.
 extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention p, u32 units, Operands o,
-                                                                      float2* shifts) {
+                                                                      const T* y, float2* shifts, float* dots) {
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, kTile, p.is_causal);
+        find_dots(p, unit, y, o.dy, dots);
         const u64 row = unit.head * p.queries + unit.row;
         const T *const queries = row_of(o.q, p.q, unit.head, p.heads, unit.row),
                 *const keys = row_of(o.k, p.k, key_head_of(p, unit.head), p.key_heads, 0);
@@ -240,27 +242,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
         for (u32 i = 0; i < 4; ++i)
             if (thread_row() + i < unit.rows && thread_column() == 0)
                 shifts[row + thread_row() + i] = shift_of(p, o.lse[row + thread_row() + i], top[i], total[i]);
-    }
-}
-
-// Computes dots[row] = <y[row], dy[row]>, summed in the order of multiply_rows: where a query sees
-// one key alone, y is its value, and dp - dot is exactly 0.
-extern "C" __global__ void row_dots(Attention p, u64 rows, const T* y, const T* dy, float* dots) {
-    constexpr u32 kRows = kThreads / 16;
-    for (u64 first = (u64)blockIdx.x * kRows; first < rows; first += (u64)gridDim.x * kRows) {
-        const u64 row = first + threadIdx.x / 16, head = row / p.queries;
-        const u32 query = (u32)(row % p.queries);
-        const T *const own = row_of(y, p.y, head, p.heads, query), *const other = row_of(dy, p.dy, head, p.heads, query);
-        float sum = 0;
-        for (u32 begin = 0; begin < p.value_width; begin += 16) {
-            const u32 i = begin + threadIdx.x % 16;
-            const bool is_there = row < rows && i < p.value_width;
-            const float a = is_there ? widen(own[i]) : 0, b = is_there ? widen(other[i]) : 0;
-#pragma unroll
-            for (u32 lane = 0; lane < 16; ++lane)
-                sum = __fmaf_rn(__shfl_sync(~0u, a, lane, 16), __shfl_sync(~0u, b, lane, 16), sum);
-        }
-        if (row < rows && threadIdx.x % 16 == 0) dots[row] = sum;
     }
 }
 

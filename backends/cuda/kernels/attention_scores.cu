@@ -144,3 +144,26 @@ __device__ __forceinline__ float2 shift_of(const Attention& p, float lse, float 
 __device__ __forceinline__ u32 end_of_keys(const Attention& p, u32 query, u32 queries) {
     return p.is_causal ? least(p.keys, query + queries) : p.keys;
 }
+
+// Computes dots[row] = <y[row], dy[row]> for a block's queries, summed in the order of multiply_rows
+// in attention.cu: where a query sees one key alone, y is its value, and dp - dot is exactly 0.
+__device__ __forceinline__ void find_dots(const Attention& p, const Unit& unit, const T* y, const T* dy, float* dots) {
+    const u32 rows_at_once = blockDim.x / 16;
+    for (u32 first = 0; first < unit.rows; first += rows_at_once) {
+        const u32 row = first + threadIdx.x / 16;
+        const bool is_row = row < unit.rows;
+        const u32 query = unit.row + (is_row ? row : 0);
+        const T *const own = row_of(y, p.y, unit.head, p.heads, query),
+                *const other = row_of(dy, p.dy, unit.head, p.heads, query);
+        float sum = 0;
+        for (u32 begin = 0; begin < p.value_width; begin += 16) {
+            const u32 i = begin + threadIdx.x % 16;
+            const bool is_there = is_row && i < p.value_width;
+            const float a = is_there ? widen(own[i]) : 0, b = is_there ? widen(other[i]) : 0;
+#pragma unroll
+            for (u32 lane = 0; lane < 16; ++lane)
+                sum = __fmaf_rn(__shfl_sync(~0u, a, lane, 16), __shfl_sync(~0u, b, lane, 16), sum);
+        }
+        if (is_row && threadIdx.x % 16 == 0) dots[unit.head * p.queries + query] = sum;
+    }
+}

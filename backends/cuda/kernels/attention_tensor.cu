@@ -245,12 +245,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
 
 // --- gradients ----------------------------------------------------------------------------------
 
-// Computes the shifts of each query: lse, or its parts.
+// Computes what the gradients need of each query: its shifts (lse, or its parts) and its dot.
 extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention p, u32 units, Operands o,
-                                                                      float2* shifts) {
+                                                                      const T* y, float2* shifts, float* dots) {
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, kTile, p.is_causal);
+        find_dots(p, unit, y, o.dy, dots);
         const u64 row = unit.head * p.queries + unit.row;
         const T *const queries = row_of(o.q, p.q, unit.head, p.heads, unit.row),
                 *const keys = row_of(o.k, p.k, key_head_of(p, unit.head), p.key_heads, 0);
