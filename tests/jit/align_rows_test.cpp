@@ -35,6 +35,19 @@ TEST_F(AlignRows, ProductsShareLargerFactors) {
     }
 }
 
+// The logits' gradient is computed with zeros behind its rows; the table, an input, gets a copy.
+TEST_F(AlignRows, WhatIsMadeOfALargerProductIsNotCopied) {
+    if (runtime::all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
+    const Graph graph = aligned(
+        "%0: f16[256, 256] = input 0\n%1: f16[301, 256] = input 1\n%2: f16[256, 1] = input 2\n"
+        "%3: f16[256, 301] = matmul %0 %1 {transpose_a=0, transpose_b=1}\n"
+        "%4: f16[256, 301] = exp %3\n%5: f16[256, 301] = sub %4 %2\n"
+        "%6: f16[2, 128, 301] = reshape %5 {shape=[2, 128, 301]}\n"
+        "%7: f16[2, 128, 256] = matmul %6 %1 {transpose_a=0, transpose_b=0}\nreturn %7\n");
+    EXPECT_EQ(count(graph, "concat"), 1u) << print(graph);
+    EXPECT_EQ(count(graph, "where"), 1u);
+}
+
 TEST_F(AlignRows, FewProductsAnElementAreNotWorthACopy) {
     if (runtime::all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
     const Graph graph = aligned(

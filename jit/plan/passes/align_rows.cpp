@@ -15,6 +15,7 @@
 namespace megjit::jit {
 namespace {
 
+using runtime::DType;
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kLeastProducts = 256, kUnit = 8;  // elements that take 16 bytes
@@ -95,10 +96,72 @@ private:
         }
         const auto key = std::tuple(value, extents[0], extents[1]);
         if (const auto known = padded_.find(key); known != padded_.end()) return known->second;
+        if (!grows_rows)
+            if (const auto whole = widened_with_zeros(value, shape[last], extents[1]))
+                return padded_[key] = *whole;
         ValueId made = rewrite_.map(value);
         if (grows_rows) made = with_zeros(made, last - 1, extents[0], node);
         if (grows_columns) made = with_zeros(made, last, extents[1], node);
         return padded_[key] = made;
+    }
+
+    // Returns the value with more columns, which hold anything, where element-wise ops make it of
+    // row values and of larger products; then nothing is copied.
+    std::optional<ValueId> widened(ValueId value, int64_t columns, int64_t all) {
+        const Type& type = rewrite_.from.type(value);
+        const int last = type.rank() - 1;
+        if (last < 0 || type.shape[last] == 1) return rewrite_.map(value);
+        const Node &node = rewrite_.from.producer(value),
+                   &now = rewrite_.to.producer(rewrite_.map(value));
+        if (type.shape[last] != columns || node.kind != NodeKind::op) return {};
+        Type wide = type;
+        wide.shape[last] = all;
+        if (now.op == &ops::slice() && rewrite_.to.type(now.inputs[0]) == wide &&
+            std::ranges::all_of(std::get<Ints>(now.attrs[0]), [](int64_t b) { return b == 0; }))
+            return now.inputs[0];
+        const auto [known, is_new] = widened_.emplace(value, std::nullopt);
+        if (is_new) known->second = widened_node(node, columns, all);
+        return known->second;
+    }
+    std::optional<ValueId> widened_node(const Node& node, int64_t columns, int64_t all) {
+        if (!has_shape(node) && !node.op->is_elementwise()) return {};
+        std::vector<ValueId> operands;
+        for (const ValueId input : node.inputs) {
+            const std::optional<ValueId> operand = widened(input, columns, all);
+            if (!operand || (has_shape(node) && *operand == rewrite_.map(input))) return {};
+            operands.push_back(*operand);
+        }
+        return with_columns(node, std::move(operands), all);
+    }
+    static bool has_shape(const Node& node) {  // as its first attribute
+        return node.op == &ops::full() || node.op == &ops::coordinates() ||
+               node.op == &ops::reshape();
+    }
+    ValueId with_columns(const Node& node, std::vector<ValueId> operands, int64_t all) {
+        runtime::Attrs attrs = node.attrs;
+        if (has_shape(node)) std::get<Ints>(attrs[0]).back() = all;
+        return rewrite_.to.make(*node.op, std::move(operands), std::move(attrs), node);
+    }
+
+    // Does what widened() does, with zeros in these columns. They are set before casts and reshapes
+    // of the value, which keep them: what computes the value sets them, too, in one kernel.
+    std::optional<ValueId> widened_with_zeros(ValueId value, int64_t columns, int64_t all) {
+        const std::optional<ValueId> whole = widened(value, columns, all);
+        const Node& node = rewrite_.from.producer(value);
+        if (!whole || (node.op != &ops::cast() && node.op != &ops::reshape()))
+            return whole ? std::optional(with_zeros_after(*whole, columns, node)) : std::nullopt;
+        return with_columns(node, {*widened_with_zeros(node.inputs[0], columns, all)}, all);
+    }
+    ValueId with_zeros_after(ValueId whole, int64_t columns, const Node& like) {
+        const Type& type = rewrite_.to.type(whole);
+        const Ints shape(type.shape.begin(), type.shape.end());
+        const ValueId place =
+            rewrite_.to.make(ops::coordinates(), {}, {shape, int64_t{type.rank() - 1}}, like);
+        const ValueId end = rewrite_.to.add_constant(
+                          runtime::scalar_tensor(static_cast<double>(columns), DType::i32)),
+                      zero = rewrite_.to.add_constant(runtime::scalar_tensor(0, type.dtype));
+        const ValueId is_there = rewrite_.to.make(ops::less(), {place, end}, {}, like);
+        return rewrite_.to.make(ops::where(), {is_there, whole, zero}, {}, like);
     }
 
     ValueId with_zeros(ValueId value, int axis, int64_t extent, const Node& like) {
@@ -112,6 +175,7 @@ private:
 
     Rewriter rewrite_;
     std::map<std::tuple<ValueId, int64_t, int64_t>, ValueId> padded_;
+    std::map<ValueId, std::optional<ValueId>> widened_;  // by old value
 };
 
 }  // namespace
