@@ -11,6 +11,7 @@ using Dedup = World;
 using DropDead = World;
 using Simplify = World;
 using Cancel = World;
+using PickOperands = World;
 using MoveViews = World;
 using Fuse = World;
 using Pipeline = World;
@@ -152,6 +153,34 @@ constexpr std::string_view kCastOfProduct =
     "%2: f16[2, 3, 5] = matmul %0 %1 {transpose_a=0, transpose_b=0}\n"
     "%3: f32[2, 3, 5] = cast %2 {dtype=\"float32\"}\n"
     "%4: f32[6, 5] = reshape %3 {shape=[6, 5]}\n";
+
+// Labels of three rows; y is what the sum picks from.
+std::string picked_from(std::string_view y) {
+    return "%0: f32[3, 4] = input 0\n%1: f32[3, 1] = input 1\n%2: i32[3, 1] = const 0 3 2\n"
+           "%3: i32[3, 1] = checked_index %2 {axis=1, extent=4, op=\"gather\"}\n"
+           "%4: i32[3, 4] = coordinates {shape=[3, 4], axis=1}\n%5: bool[3, 4] = equal %4 %3\n"
+           "%6: f32[3, 4] = sub %0 %1\n%7: f32[3, 4] = input 2\n" +
+           std::string(y) +
+           "%9: f32[] = const 0\n%10: f32[3, 4] = where %5 %8 %9\n"
+           "%11: f32[3] = reduce_sum %10 {axes=[1], keepdims=0}\nreturn %11\n";
+}
+
+TEST_F(PickOperands, AnElementOfADifferenceIsPickedBeforeItIsComputed) {
+    const Graph graph = parse_graph(picked_from("%8: f32[3, 4] = neg %6\n"));
+    const Graph picked = pick_operands(graph);
+    EXPECT_EQ(fault_of(picked), "");
+    for (const Node& node : picked.nodes()) {
+        if (!node.op || (node.op->name != "sub" && node.op->name != "neg")) continue;
+        EXPECT_EQ(picked.type(node.outputs[0]).shape, (runtime::Shape{3, 1}));
+    }
+    const std::vector<TensorRef> inputs = inputs_for(graph);
+    EXPECT_EQ(values_of(interpret(picked, inputs)[0]), values_of(interpret(graph, inputs)[0]));
+}
+
+TEST_F(PickOperands, WhatTwoValuesOfElementsMakeStays) {
+    const std::string text = picked_from("%8: f32[3, 4] = add %6 %7\n");
+    EXPECT_EQ(after(pick_operands, text), text);
+}
 
 TEST_F(MoveViews, ACastOfAProductIsInOneShapeWithTheRowsBehindIt) {
     const Graph graph =

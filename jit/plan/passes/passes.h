@@ -174,6 +174,10 @@ Graph place_heads(Graph graph);
 // are larger than all else that a language model keeps.
 Graph part_rows(Graph graph);
 
+// A sum that picks one element of each row picks it from the operand of element-wise ops, not from
+// their result. Why: what is picked of log-softmax needs no walk behind that of its sum.
+Graph pick_operands(Graph graph);
+
 // Casts of a model's float32 inputs become kernels that stand side by side, on a GPU. Keeps the
 // bits.
 Graph gather_casts(Graph graph, const PipelineOptions& options = {});
