@@ -21,6 +21,8 @@ bool is_transient(const Node& node) {
     return node.kind == NodeKind::op && runtime::is_transient(*node.op, node.attrs);
 }
 
+bool is_fetch(const Node& node) { return node.op == &from_host(); }
+
 // Does a later pass put element-wise ops into kernels?
 bool is_fused_later(const PipelineOptions& options, Recomputes what) {
     return what != Recomputes::units && (options.opt_level >= 3 || options.fuse);
@@ -43,6 +45,7 @@ RecomputeProblem::RecomputeProblem(const Graph& graph, const PipelineOptions& op
       options_(options),
       what_(what),
       has_transients_(has_transients(graph)),
+      has_fetches_(std::ranges::any_of(graph.nodes(), is_fetch)),
       speeds_(has_transients_ ? runtime::Speeds{} : graph.device().speeds()),
       times_(options.measured_costs && what != Recomputes::cheap && !has_transients_
                  ? StepTimes::of(graph.device()).snapshot()
@@ -64,7 +67,7 @@ void RecomputeProblem::add(const Node& node) {
         if (node.marks.leaves_region) viewed.region = 0;
         return;
     }
-    if (node.op == &from_host() && what_ == Recomputes::cheap) {
+    if (is_fetch(node) && what_ == Recomputes::cheap) {
         const uint32_t there = storage_[at(stored_by(graph_, node))];
         storage_[at(node.outputs[0])] = there;
         problem.values[there].must_stay = true;
@@ -168,7 +171,11 @@ void RecomputeProblem::add_op(const Node& node, memory::RematStep& step) const {
     const runtime::Cost cost = runtime::cost_of(call, results);
     const double arithmetic = cost.flops / speeds_.flops_of(cost, speeds_.dtype_of(call));
     if (what_ == Recomputes::cheap) {
-        step.repeatable = step.repeatable && arithmetic <= cost.bytes / speeds_.bytes;
+        // On a GPU what does not join its readers' kernels is a launch of its own: it is worth that
+        // where memory is so short that values wait on the host.
+        const bool joins =
+            graph_.device().is_host() || has_fetches_ || stays_inside_[at(node.outputs[0])];
+        step.repeatable = step.repeatable && joins && arithmetic <= cost.bytes / speeds_.bytes;
         if (step.in_place) step.cost = bytes_in_a_kernel(node) / speeds_.bytes;
     } else if (step.in_place && is_fused_later(options_, what_)) {
         const double inside = std::max(arithmetic, bytes_in_a_kernel(node) / speeds_.bytes);

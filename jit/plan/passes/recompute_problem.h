@@ -53,7 +53,7 @@ private:
     const Graph& graph_;
     const PipelineOptions& options_;
     const Recomputes what_;
-    const bool has_transients_;
+    const bool has_transients_, has_fetches_;
     const runtime::Speeds speeds_;
     const StepTimes::Snapshot times_;
     // By value of the graph: element-wise nodes alone make it and read it.
