@@ -72,22 +72,22 @@ def test_every_step_has_a_modelled_time(plan):
 
 
 def test_launches(plan):
-    assert plan.launches <= 400
+    assert plan.launches <= 312
 
 
 def test_bytes_outside_of_products_and_attention(plan):
-    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 20.2e9
+    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 16e9
 
 
 def test_modelled_time(plan):
-    assert plan.seconds <= 20.3e-3
+    assert plan.seconds <= 18.7e-3
 
 
-def test_heads_are_not_copied(plan):
-    """Attention reads them in what the projection gives, and writes its results and gradients where products take them. The one copy is of the
-    gradient of logits, whose rows begin at 16 bytes then."""
+def test_nothing_is_copied(plan):
+    """Attention reads its heads in what the projection gives, and writes its results and gradients where products take them. The logits' gradient is
+    computed with rows that begin at 16 bytes."""
     copies = ("transpose", "slice", "slice_set", "concat")
-    assert [cost.ops for cost in plan.costs if cost.ops[0] in copies and cost.launches] == [("concat",)]
+    assert [cost.ops for cost in plan.costs if cost.ops[0] in copies and cost.launches] == []
     assert sum(cost.bytes for cost in plan.costs if cost.ops[0] == "full") <= 0.3e9
 
 
