@@ -52,6 +52,9 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
         const TensorRef& tensor = value.slot == kNoSlot ? value.tensor : bound_[value.slot];
         if (tensor) know(tensor, node.outputs[0]);
     }
+}
+
+void Recorder::catch_up() {
     if (!function_.options.symbolic) compute_now(live_values());
 }
 

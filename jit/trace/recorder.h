@@ -15,6 +15,8 @@ public:
     // Carries on a replayed call that leaves its record after `events`: a further version, which
     // begins like that one.
     Recorder(Session&& begun, uint32_t events, std::string reason);
+    // Computes what the body holds of the ops before, where each op is computed as it is issued.
+    void catch_up();
 
     static Recorder* running() { return dynamic_cast<Recorder*>(runtime::context().tracer); }
 

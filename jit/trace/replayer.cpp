@@ -200,9 +200,11 @@ bool Replayer::follow_another(const std::function<bool(const Record&)>& fits) {
 
 Session& Replayer::go_on_recording(std::string reason) {
     auto recorder = std::make_unique<Recorder>(std::move(*this), cursor_, std::move(reason));
-    runtime::context().tracer = recorder.get();
+    Recorder& now = *recorder;
+    runtime::context().tracer = &now;
     successor_ = std::move(recorder);
-    return *successor_;
+    now.catch_up();  // which may raise: this session has given all that it has to the recorder
+    return now;
 }
 
 // Operands have the recorded types and devices: ops that prepare operands were recorded by

@@ -121,3 +121,58 @@ def test_explain_says_why_and_how_many_there_may_be():
 def test_another_word_is_refused():
     with pytest.raises(ValueError, match="on_mismatch must be 'raise' or 'record', got 'eager'"):
         jit.trace(lambda x: x, on_mismatch="eager")
+
+
+def take_then_backward(y, x, turn):
+    gm = GradManager().attach([x])
+    with gm:
+        loss = (x * x).sum()
+        if turn:
+            gm.backward(loss)
+    return y + loss
+
+
+WAYS_TO_LEAVE = {
+    "an attribute": lambda y, x, turn: y * (2.0 + turn),
+    "an op": lambda y, x, turn: F.exp(x) if turn else F.tanh(x),
+    "the end": lambda y, x, turn: y if turn else F.tanh(y),
+    "more": lambda y, x, turn: F.tanh(y) if turn else y,
+    "backward": take_then_backward,
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_LEAVE)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_leaves_its_record_behind_what_cannot_be_computed(mode, way):
+    """By value, the ops before are computed when the call turns into a recording: their error is the call's, which crashed."""
+    turn = 0
+
+    def body(x, places):
+        taken = x[places]
+        return taken, WAYS_TO_LEAVE[way](taken, x, turn)
+
+    f = jit.trace(body, on_mismatch="record", **MODES[mode])
+    x, places, outside = mge.tensor(X), mge.tensor([0, 3, 1]), mge.tensor([0, 4, 1])
+    f(x, places)
+    turn = 1
+    with pytest.raises(IndexError, match="out of range"):
+        [value.numpy() for value in f(x, outside)]
+    for _ in range(2):
+        for got, expected in zip(f(x, places), body(x, places), strict=True):
+            np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
+def test_a_state_of_another_dtype_is_read_behind_what_cannot_be_computed():
+    state = mge.tensor(np.arange(4, dtype="int32"))
+
+    @jit.trace
+    def f(x, places):
+        taken = x[places]
+        state[...] = state * 0.5  # float32 from here on
+        return taken
+
+    x = mge.tensor(X)
+    f(x, mge.tensor([0, 3, 1]))
+    with pytest.raises(IndexError, match="out of range"):
+        f(x, mge.tensor([0, 4, 1])).numpy()
+    np.testing.assert_array_equal(f(x, mge.tensor([0, 3, 1])).numpy(), X[[0, 3, 1]])

@@ -83,6 +83,8 @@ def call(f, *args):
 def restore():
     for tensor, value in start_values:
         tensor[...] = value
+        if tensor.dtype != value.dtype:  # a step may update a state and fail afterwards
+            tensor._reset(mge.tensor(value))
         tensor.grad = None
 """,
     forget="""\
