@@ -69,6 +69,7 @@ std::string type_fault(const ScalarInst& inst, ScalarType a, ScalarType b, Scala
         case erf:
         case erfc:
         case erfc_of_halves:
+        case gelu_slope_of_halves:
         case erfinv:
         case lgamma:
         case digamma: return needs(is_real(t) && a == t, "takes a real and gives the same type");

@@ -47,10 +47,10 @@ constexpr int bits_in(ScalarType type) {  // b1 has 1
     X(max, 2) X(min, 2)                                                                            \
     /* reals only; fma rounds once; round is half to even */                                       \
     X(fma, 3) X(sqrt, 1) X(floor, 1) X(ceil, 1) X(trunc, 1) X(round_even, 1)                       \
-    /* reals only: f32 expanded by scalar_math.h: at most 2 ulp, erfc_of_halves 2**-14 of the result; sin, cos, tan reduced for every finite argument; f64 by the C library, eagerly on CPUs */ \
+    /* reals only: f32 expanded by scalar_math.h: at most 2 ulp, erfc_of_halves and gelu_slope_of_halves 2**-14; sin, cos, tan reduced for every finite argument; f64 by the C library, eagerly on CPUs */ \
     X(exp, 1) X(expm1, 1) X(log, 1) X(log1p, 1) X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) \
     X(atan, 1) X(atan2, 2) X(sinh, 1) X(cosh, 1) X(tanh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1)    \
-    X(erf, 1) X(erfc, 1) X(erfc_of_halves, 1) X(erfinv, 1) X(pow, 2) X(lgamma, 1) X(digamma, 1)                         \
+    X(erf, 1) X(erfc, 1) X(erfc_of_halves, 1) X(gelu_slope_of_halves, 1) X(erfinv, 1) X(pow, 2) X(lgamma, 1) X(digamma, 1)                         \
     /* bits: integers and b1 (logical); shifts of integers, the count taken modulo their bits; shr is arithmetic, shr_logical fills with 0 */ \
     X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(bit_not, 1) X(shl, 2) X(shr, 2) X(shr_logical, 2)   \
     /* comparisons give b1; NaN compares false, and true under ne */                               \
@@ -156,6 +156,7 @@ MEGJIT_UNARY(atanh)
 MEGJIT_UNARY(erf)
 MEGJIT_UNARY(erfc)
 MEGJIT_UNARY(erfc_of_halves)
+MEGJIT_UNARY(gelu_slope_of_halves)
 MEGJIT_UNARY(erfinv)
 MEGJIT_UNARY(lgamma)
 MEGJIT_UNARY(digamma)

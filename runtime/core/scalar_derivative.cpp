@@ -54,6 +54,9 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::erf: return dy * (exp(-(a * a)) * kTwoOverSqrtPi);
         case ScalarOp::erfc:
         case ScalarOp::erfc_of_halves: return -(dy * (exp(-(a * a)) * kTwoOverSqrtPi));
+        case ScalarOp::gelu_slope_of_halves:
+            return dy *
+                   ((2.0 - a * a) * (exp(a * a * -0.5) * (kTwoOverSqrtPi * 0.35355339059327376)));
         case ScalarOp::erfinv: return dy * (exp(y * y) * (1 / kTwoOverSqrtPi));
         // b == 0 has the slope 0 everywhere, even for 0**0. For the exponent, a base of 0 gives 0
         // (the limit for b > 0) and a negative base has no real derivative: NaN, through log.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "runtime/host/error.h"
 
@@ -70,6 +71,9 @@ double transcendental_f64(ScalarOp op, double a, double b) {
         case ScalarOp::erf: return std::erf(a);
         case ScalarOp::erfc:
         case ScalarOp::erfc_of_halves: return std::erfc(a);
+        case ScalarOp::gelu_slope_of_halves:
+            return std::erfc(a * -std::numbers::sqrt2 / 2) / 2 +
+                   a * std::exp(-a * a / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
         case ScalarOp::erfinv: return erfinv_f64(a);
         case ScalarOp::pow: return std::pow(a, b);
         case ScalarOp::lgamma: return lgamma_f64(a);

@@ -3,7 +3,8 @@
 // eager kernels; both do the same operations in the same order, so eager and generated kernels
 // agree bit for bit as long as nobody contracts or reorders.
 //
-// The error is at most 2 ulp of float32 over the whole range (erfc_of_halves: 2**-14 of the result;
+// The error is at most 2 ulp of float32 over the whole range (erfc_of_halves: 2**-14 of the
+// result, gelu_slope_of_halves: 2**-14 of the parts of its sum, 2**-10 beyond 6;
 // lgamma and digamma: for positive arguments; near their zeros on the negative axis the error is
 // absolute), denormals kept, special values as C99. Polynomials are our own minimax fits:
 // iteratively reweighted least squares on Chebyshev nodes with 40 digits, coefficients rounded to
@@ -51,6 +52,7 @@ V expand(ScalarOp op, V a, V b) {
         MEGJIT_UNARY(erf)
         MEGJIT_UNARY(erfc)
         MEGJIT_UNARY(erfc_of_halves)
+        MEGJIT_UNARY(gelu_slope_of_halves)
         MEGJIT_UNARY(erfinv)
         MEGJIT_UNARY(lgamma)
         MEGJIT_UNARY(digamma)

@@ -24,15 +24,20 @@ Expr relu6_grad(const ExprArgs&, int, Expr y, Expr dy) {
     return select((y > 0.0) & (y < 6.0), dy, 0.0);
 }
 
+bool are_halves(const ExprArgs& a) {
+    const DType dtype = a.call.inputs[0].dtype;
+    return dtype == DType::f16 || dtype == DType::bf16;
+}
+
 // Twice the normal distribution, erfc(-x / sqrt(2)): no cancellation for negative x.
 Expr twice_normal(const ExprArgs& a) {
-    const DType dtype = a.call.inputs[0].dtype;
     const Expr x = a[0] * -0.70710678118654752;
-    return dtype == DType::f16 || dtype == DType::bf16 ? erfc_of_halves(x) : erfc(x);
+    return are_halves(a) ? erfc_of_halves(x) : erfc(x);
 }
 Expr gelu_of(const ExprArgs& a) { return a[0] * 0.5 * twice_normal(a); }
 Expr gelu_grad(const ExprArgs& a, int, Expr, Expr dy) {
     const Expr x = a[0];
+    if (are_halves(a)) return dy * gelu_slope_of_halves(x);
     const Expr density = exp(x * x * -0.5) * 0.39894228040143268;
     return dy * (twice_normal(a) * 0.5 + x * density);
 }

@@ -1,10 +1,13 @@
 """Convolution, pooling, normalization, attention: against plain loops in float64."""
 
+import math
+
 import numpy as np
 import pytest
 
+import megengine as mge
 import megengine.functional as F
-from megengine import Tensor
+from megengine import Tensor, jit
 from megengine.autodiff import GradManager
 
 RNG = np.random.default_rng(0)
@@ -404,3 +407,32 @@ def test_a_bias_without_a_projection_is_refused(name):
     x = F.ones((1, 3, 4))
     with pytest.raises(ValueError, match=f"{name}bias without {name}proj_size"):
         F.nn.multi_head_attention(x, x, x, 4, 2, 0.0, 0.0, F.ones(100), **{f"{name}bias": True})
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gelu_of_every_half(dtype):
+    """Value and gradient are rounded once, but for 2**-13 of what they sum up; eager mode and kernels give the same bits."""
+    bits = np.arange(2**16, dtype=np.uint32)
+    wide = bits.astype(np.uint16).view(np.float16).astype(np.float32) if dtype == "float16" else (bits << 16).view(np.float32)
+    wide = wide[np.abs(wide) < 1e4]
+
+    def both(x):
+        gm = GradManager().attach([x])
+        with gm:
+            y = F.gelu(x)
+            gm.backward(y.sum())
+        return y, x.grad
+
+    x = mge.tensor(wide).astype(dtype)
+    eager = [value.astype("float32").numpy() for value in both(x)]
+    traced = [value.astype("float32").numpy() for value in jit.trace(both, symbolic=True, opt_level=3)(mge.tensor(wide).astype(dtype))]
+    np.testing.assert_array_equal(eager, traced)
+    a = np.abs(wide.astype(np.float64))
+    tail = np.array([math.erfc(v / math.sqrt(2)) / 2 for v in a])
+    pull = a * np.exp(-a * a / 2) / math.sqrt(2 * math.pi)
+    slope, normal = np.where(wide < 0, tail - pull, 1 - tail + pull), np.where(wide < 0, tail, 1 - tail)
+    digits, least = (11, 2.0**-24) if dtype == "float16" else (8, 2.0**-120)
+    for got, expected, parts in [(eager[0], wide * normal, np.abs(wide) * normal), (eager[1], slope, np.where(wide < 0, tail + pull, 1))]:
+        bound = np.abs(expected) * 2.0**-digits + parts * 2.0**-13 + least
+        worst = np.argmax(np.abs(got - expected) / bound)
+        assert np.abs(got - expected)[worst] <= bound[worst], (wide[worst], got[worst], expected[worst])
