@@ -57,6 +57,23 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+def _seed():
+    import megengine as mge  # not before pytest_configure
+
+    mge.random.seed(7)
+
+
+def pytest_collectstart(collector):
+    """What a test's file makes as it is imported, and what a test draws without a seed of its own, is the same in every run."""
+    if isinstance(collector, pytest.Module):
+        _seed()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    _seed()
+
+
 def pytest_configure(config):
     if not _is_on_gpu(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
