@@ -132,11 +132,13 @@ Context Gpu::context() const {
 
 Entered Gpu::enter() const {
     const Context ours = context();
-    Context before = nullptr;
-    driver_.check(driver_.call().current_context(&before), "cuCtxGetCurrent");
-    if (before == ours) return {};
-    driver_.check(driver_.call().set_context(ours), "cuCtxSetCurrent");
-    return {driver_.call(), before};
+    if (Entered::is_inside(ours)) return {};
+    std::optional<Context> before = nullptr;
+    driver_.check(driver_.call().current_context(&*before), "cuCtxGetCurrent");
+    if (*before != ours) driver_.check(driver_.call().set_context(ours), "cuCtxSetCurrent");
+    // A thread without a context keeps that of gpu0, as the CUDA runtime would give it.
+    if (*before == ours || (!*before && ordinal_ == 0)) before.reset();
+    return {driver_.call(), ours, before};
 }
 
 Gpu::Memory Gpu::memory() const {

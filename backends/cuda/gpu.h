@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -38,21 +39,31 @@ private:
 };
 
 // Makes a GPU's context current to this thread while it lives; then the former context is current
-// again, whose GPU other libraries use.
+// again, whose GPU other libraries use. Inside of another one of the same context it asks and
+// changes nothing: a step enters once, not for each piece of its work.
 class [[nodiscard]] Entered {
 public:
     Entered() = default;  // changes nothing
-    Entered(const Functions& call, Context before) : call_(&call), before_(before) {}
+    // `before`: what is made current at the end, if anything.
+    Entered(const Functions& call, Context ours, std::optional<Context> before)
+        : call_(&call), before_(before), outer_(std::exchange(inside_, ours)) {}
     Entered(Entered&& other) noexcept
-        : call_(std::exchange(other.call_, nullptr)), before_(other.before_) {}
+        : call_(std::exchange(other.call_, nullptr)),
+          before_(other.before_),
+          outer_(other.outer_) {}
     Entered& operator=(Entered&&) = delete;
     ~Entered() {
-        if (call_) call_->set_context(before_);
+        if (!call_) return;
+        inside_ = outer_;
+        if (before_) call_->set_context(*before_);
     }
+    static bool is_inside(Context context) { return inside_ == context; }
 
 private:
+    static inline thread_local Context inside_ = nullptr;  // of the innermost of this thread
     const Functions* call_ = nullptr;
-    Context before_ = nullptr;
+    std::optional<Context> before_;
+    Context outer_ = nullptr;
 };
 
 // Any thread may call; every failure is a DeviceError.

@@ -42,7 +42,10 @@ public:
             if (producer.kind == NodeKind::constant) value.kind = memory::ValueKind::kConstant;
             if (producer.kind == NodeKind::input) {
                 value.kind = memory::ValueKind::kInput;
-                value.donatable = of.input(producer.slot).is_released && !outside[id];
+                const Input& input = of.input(producer.slot);
+                const bool is_number = input.kind == Input::Kind::constant &&
+                                       value.bytes <= kNumberBytes && !graph.device().is_host();
+                value.donatable = input.is_released && !is_number && !outside[id];
             }
             schedule.values.push_back(value);
         }

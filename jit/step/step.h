@@ -11,6 +11,10 @@ namespace megjit::jit {
 using RecordId = ValueId;  // names a value of a record's graph
 inline constexpr RecordId kNoValue{UINT32_MAX};
 
+// A number that the body makes of host data is at most so large. On a device that is not the host
+// it lies once for all calls (python/bindings/convert.cpp): no run writes over it.
+inline constexpr size_t kNumberBytes = 8;
+
 // A run is given a value in each slot.
 struct Input {
     enum class Kind : uint8_t {

@@ -2,8 +2,11 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <string_view>
+#include <tuple>
 
+#include "jit/step/step.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/core/host_view.h"
@@ -305,17 +308,59 @@ DType dtype_from(nb::handle dtype) {
     return runtime::dtype_from_name(nb::cast<std::string>(made.attr("name")));
 }
 
+namespace {
+
+// Numbers that traced bodies make anew in each call, as optimizers do of their rates, lie on a
+// device once: a step sends what has changed. Programs write over no memory with a second holder.
+// The host's lock is held by all callers.
+class KnownNumbers {
+public:
+    static KnownNumbers& instance() {
+        static auto* const known = new KnownNumbers;  // outlives the devices' last work
+        return *known;
+    }
+    static bool takes(const Type& type, const void* data, runtime::Device& device) {
+        return data && runtime::context().tracer && !device.stream().is_inline() &&
+               type.bytes() > 0 && type.bytes() <= jit::kNumberBytes;
+    }
+    // Null where the number is new; then `made` takes its place here.
+    runtime::Ref<runtime::Storage>& find(const runtime::Device& device, size_t bytes,
+                                         const void* data) {
+        if (storages_.size() >= kMost) storages_.clear();
+        uint64_t bits = 0;
+        std::memcpy(&bits, data, bytes);
+        return storages_[{&device, bytes, bits}];
+    }
+
+private:
+    static constexpr size_t kMost = 256;
+    std::map<std::tuple<const runtime::Device*, size_t, uint64_t>, runtime::Ref<runtime::Storage>>
+        storages_;
+};
+
+TensorRef uploaded(const Type& type, const void* data, runtime::Device& device) {
+    TensorRef tensor = runtime::empty_tensor(device, type);
+    if (tensor->storage()->is_worth_listing()) tensor->storage()->list("Tensor", type);
+    if (type.bytes() == 0) return tensor;
+    if (device.stream().is_inline()) {
+        device.stream().upload(tensor->data(), data, type.bytes());
+    } else {  // the stream may be busy, or full
+        const runtime::WithoutHostLock release;
+        device.stream().upload(tensor->data(), data, type.bytes());
+    }
+    return tensor;
+}
+
+}  // namespace
+
 TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device) {
     try {
-        TensorRef tensor = runtime::empty_tensor(device, type);
-        if (tensor->storage()->is_worth_listing()) tensor->storage()->list("Tensor", type);
-        if (type.bytes() == 0) return tensor;
-        if (device.stream().is_inline()) {
-            device.stream().upload(tensor->data(), data, type.bytes());
-        } else {  // the stream may be busy, or full
-            const runtime::WithoutHostLock release;
-            device.stream().upload(tensor->data(), data, type.bytes());
-        }
+        if (!KnownNumbers::takes(type, data, device)) return uploaded(type, data, device);
+        KnownNumbers& known = KnownNumbers::instance();
+        if (const auto& storage = known.find(device, type.bytes(), data))
+            return runtime::make_tensor(type, storage);
+        const TensorRef tensor = uploaded(type, data, device);
+        known.find(device, type.bytes(), data) = tensor->storage();
         return tensor;
     } catch (runtime::OutOfMemory& error) {
         error.say_what_for("Tensor " + to_string(type));

@@ -27,7 +27,7 @@ def _card() -> ctypes.CDLL:
 
 
 def calls() -> Callable[[str], int]:
-    """Counts calls of a function of the driver, by its name, since the start."""
+    """Counts calls of a function of the driver, by its name, since the start; of all functions for an empty one."""
     count = _card().megjit_card_calls
     count.restype = ctypes.c_uint64
     return lambda name: int(count(name.encode()))

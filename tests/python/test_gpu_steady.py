@@ -136,6 +136,42 @@ class Flat(M.Module):
         return F.flatten(x, 1)
 
 
+@pytest.mark.parametrize("name, make, data, numbers", [
+    ("digits", Digits, normal(4, 1, 8, 8), 1),  # the key of dropout
+    ("resnet18", resnet18, normal(2, 3, 32, 32), 0),
+    ("attention", *NETWORKS["attention"], 0),
+])  # fmt: skip
+def test_a_steady_step_sends_what_has_changed(name, make, data, numbers):
+    """Beside the batch and its labels; and the driver is called a few times: each send, and the launch, asks for the context."""
+    step = training_step(make(), "Adam", opt_level=3)
+    labels = np.zeros(len(data), "int32")
+    for _ in range(8):
+        step(mge.tensor(data), mge.tensor(labels))
+    calls, runs = emulated.calls(), 16
+    sends, all_calls = calls("cuMemcpyHtoDAsync_v2"), calls("")
+    for _ in range(runs):
+        step(mge.tensor(data), mge.tensor(labels))
+    assert calls("cuMemcpyHtoDAsync_v2") - sends == (2 + numbers) * runs
+    assert calls("") - all_calls <= (8 + 2 * numbers) * runs
+
+
+def test_a_rate_that_changes_is_sent_and_numbers_are_not_written_over():
+    """Numbers that bodies make lie on the card once, whoever makes them."""
+    x = mge.tensor(normal(4))
+
+    @jit.trace(symbolic=True, opt_level=3)
+    def step(rate):
+        half = mge.tensor(np.float32(0.5))
+        half += 1  # another value, not the number's memory
+        return x * mge.tensor(np.float32(rate)) + half, mge.tensor(np.float32(0.5))
+
+    for rate in [0.25, 0.25, 0.5, 0.125, 0.5]:
+        y, number = step(rate)
+        np.testing.assert_allclose(y.numpy(), x.numpy() * np.float32(rate) + 1.5, rtol=1e-6)
+        number += 1
+        assert number.item() == 1.5
+
+
 @pytest.mark.parametrize("make, shape", [(Digits, (4, 1, 8, 8)), (resnet18, (2, 3, 32, 32))])
 def test_a_step_of_a_whole_network_is_one_launch(make, shape):
     step, x = training_step(make(), "SGD", opt_level=3), normal(*shape)

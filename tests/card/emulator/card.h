@@ -60,7 +60,7 @@ int megjit_card_library_work(void* stream, const char* name, const megjit_card_o
 // Allocations of the driver's user that were not freed, over all cards; their bytes.
 size_t megjit_card_live_allocations(size_t* bytes);
 
-// Calls of a function of the driver since the start, by its name in the ABI.
+// Calls of a function of the driver since the start, by its name in the ABI; "": of all functions.
 uint64_t megjit_card_calls(const char* function);
 
 // `times` calls of that function, from the nth from now on, do nothing and return `result`. One
