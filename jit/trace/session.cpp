@@ -169,7 +169,8 @@ void Session::finish() {
 }
 
 void Session::abort() noexcept {
-    if (is_refused_) return;  // running it op by op would take more memory still
+    // Running it op by op would take more memory still; and a plan alone leaves all as it was.
+    if (is_refused_ || function_.options.only_plan) return;
     const std::vector<RecordId> live = live_values();
     try {
         compute_now(live, true);

@@ -271,3 +271,25 @@ def test_a_batch_that_does_not_fit_is_refused_and_fits_with_recomputation():
     assert "MemoryError" in refused.stderr
     assert fits_again.returncode == 0, fits_again.stderr
     assert "step 0: loss" in fits_again.stdout
+
+
+def test_a_plan_of_a_body_that_raises_runs_nothing():
+    """A call that raises computes what it has issued, as eager mode would have; a plan leaves everything as it was."""
+    state, x = mge.tensor(np.zeros((256, 256), "float32")), mge.tensor(np.ones((256, 256), "float32"))
+
+    @jit.trace(symbolic=True)
+    def f(x):
+        y = F.exp(x) @ x
+        state[...] = y
+        raise KeyError("in the body")
+
+    before = mge.device.get_allocated_memory("cpux")
+    mge.device.reset_max_memory_stats("cpux")
+    with pytest.raises(KeyError) as found:
+        f.plan(x)
+    assert mge.device.get_max_allocated_memory("cpux") == before
+    assert state.numpy().max() == 0
+    del found
+    with pytest.raises(KeyError):
+        f(x)
+    assert state.numpy().max() > 0

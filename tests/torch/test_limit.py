@@ -275,3 +275,62 @@ def test_parameters_cross_as_they_are_and_no_views_of_them():
             run(x).square().mean().backward()
         own = {each.data_ptr() for each in net.parameters()}
         assert not [each.shape for each in kept if each.data_ptr() not in own and each.shape in ((64, 96), (96, 64))]
+
+
+WRITES = {
+    "a column": lambda state, p: state[:, 1].copy_(p[:, 2].detach()),
+    "all": lambda state, p: state.copy_(p.detach().sin()),
+    "a product": lambda state, p: state.mul_(2),
+    "a view": lambda state, p: state.view(-1)[3:7].add_(1),
+    "twice": lambda state, p: (state[0].zero_(), state[1:].add_(p[1:].detach())),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_backward_does_not_compute_again_from_what_the_program_has_changed(write):
+    """The caller writes the new value over the argument when forward has run: what is made of it crosses, at each limit."""
+
+    def results(wrap, limit):
+        torch.manual_seed(0)
+        p, y, state = torch.randn(16, 16, requires_grad=True), torch.randn(16, requires_grad=True), torch.randn(16, 16)
+        x = torch.randn(3, 2, 16, requires_grad=True)
+
+        def f(x, y):
+            WRITES[write](state, p)
+            return torch.tanh(state.t() @ p.T * y), x.cumsum(1) / 2
+
+        a, b = wrap(f, limit)(x, y)
+        (a.sum() + b.square().sum()).backward()
+        return [a, b, state, p.grad, y.grad, x.grad]
+
+    def compiled(f, limit):
+        torch._dynamo.reset()
+        return torch.compile(f, backend=backend, fullgraph=True, options={"memory_limit": limit, "fallback": False})
+
+    want, limit, refused = results(lambda f, _: f, None), 1, 0
+    for _ in range(4):
+        try:
+            results(compiled, limit)
+            break
+        except MemoryError as error:
+            limit, refused = max(int(each) for each in re.findall(r"(?:at least|limit to) (\d+)", str(error))), refused + 1
+    assert refused
+    for each in (limit, int(limit * 1.1), int(limit * 1.3), int(limit * 1.6), 10**9):
+        for ours, theirs in zip(results(compiled, each), want, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_plan_finds_to_lack_takes_no_memory():
+    """A clamp of bytes is left to torch as the plan meets it; the operations before it are not run."""
+
+    def f(x, small):
+        a = torch.softmax(x @ x.T, -1) @ x
+        return torch.clip(small, -3, 9), a.mean()
+
+    torch._dynamo.reset()
+    x = torch.randn(256, 8, requires_grad=True)
+    run = torch.compile(f, backend=backend, fullgraph=True, options={"memory_limit": "8MB"})
+    before, _ = get_allocated_memory("cpux"), reset_max_memory_stats("cpux")
+    with pytest.warns(UserWarning, match="leaves operations to torch"):
+        run(x, torch.ones(4, dtype=torch.uint8))[1].backward()
+    assert get_max_allocated_memory("cpux") - before <= 4 * 256 * 256 * 4

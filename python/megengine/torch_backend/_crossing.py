@@ -26,6 +26,7 @@ from ._partition import (
     with_strides,
 )
 from ._private import (
+    InputMutationAOTOutput,
     default_partition,
     extract_forward_and_backward,
     min_cut_rematerialization_partition,
@@ -169,7 +170,25 @@ def _without_views(joint: fx.GraphModule, pair: Pair, count: int) -> Pair:
     by_name = {node.name: node for node in joint.graph.nodes}
     kept = [by_name[each.name] for each in pair[0].graph.output_node().args[0][count:]]
     shown = {_shown(node) for node in kept}
-    return pair if shown.issuperset(kept) else _cut(joint, shown, count)
+    return pair if shown.issuperset(kept) and _changed_behind(joint).isdisjoint(kept) else _cut(joint, shown, count)
+
+
+def _changed_behind(joint: fx.GraphModule) -> set[fx.Node]:
+    """The arguments that forward's caller changes when it has run, as the program writes to them, and what lies in their memory: backward cannot read them."""
+    outputs = joint.graph.output_node().meta.get("desc") or ()
+    inputs = [each.mutated_input for each in outputs if isinstance(each, InputMutationAOTOutput)]
+    changed: set[fx.Node] = set()
+    for node in joint.graph.nodes:
+        is_argument = node.op == "placeholder" and node.meta.get("desc") in inputs
+        if is_argument or (_is_view(node) and not changed.isdisjoint(node.all_input_nodes)):
+            changed.add(node)
+    return changed
+
+
+def _is_view(node: fx.Node) -> bool:
+    if node.target is operator.getitem:
+        return True
+    return isinstance(node.target, torch._ops.OpOverload) and any(each.alias_info is not None for each in node.target._schema.returns)
 
 
 def _shown(node: fx.Node) -> fx.Node:
@@ -233,6 +252,7 @@ def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
     """Forward and backward where these values cross, and what backward needs of random numbers; all else is computed again, just before it is read."""
     forward = set(_forward(joint))
     gradients = [each for each in joint.graph.output_node().args[0][count:] if isinstance(each, fx.Node)]
+    changed = _changed_behind(joint)
     saved, waiting, seen = dict[fx.Node, None](), list(gradients), set[fx.Node]()
     while waiting:
         node = waiting.pop()
@@ -241,7 +261,8 @@ def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
         seen.add(node)
         is_tensor = isinstance(node.meta.get("val"), torch.Tensor)
         sources = (node, *node.all_input_nodes) if node.target is operator.getitem else (node,)
-        if node in forward and is_tensor and any(each in kept or is_random(each) for each in sources):
+        reads_changed = node not in changed and any(each in changed for source in sources for each in source.all_input_nodes)
+        if node in forward and is_tensor and (reads_changed or any(each in kept or is_random(each) for each in sources)):
             saved[node] = None
         else:
             waiting += node.all_input_nodes
