@@ -46,7 +46,7 @@ constexpr Pass kPipeline[] = {
      "after dedup: what it writes twice on purpose must not be joined again"},
     {"part_rows", 3, plain<part_rows>, false, false,
      "after expand: losses are rows then; before optimize_subgraphs, which makes kernels of a part"},
-    {"pick_operands", 3, plain<pick_operands>, false, false,
+    {"pick_operands", 3, plain<pick_operands>, true, false,
      "after expand, which writes picks as sums, and part_rows, which knows them; before fuse: each pass over a row costs"},
     {"optimize_subgraphs", 1, optimize_subgraphs, true, false,
      "after expand, which writes loops; which kernels they hold is for no later pass"},

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "jit/plan/passes/passes.h"
+#include "jit/step/host_copy.h"
 
 namespace megjit::jit {
 namespace {
@@ -18,7 +19,10 @@ constexpr size_t kBytesThatWait = 256 << 10;  // limit of a kernel's operands an
 class Batcher {
 public:
     explicit Batcher(const Graph& graph)
-        : graph_(graph), rewrite_(graph), pending_in_(graph.nodes().size()) {}
+        : graph_(graph),
+          has_transfers_(std::ranges::any_of(graph.nodes(), is_host_copy)),
+          rewrite_(graph),
+          pending_in_(graph.nodes().size()) {}
 
     Graph run() {
         for (size_t id = 0; id < graph_.nodes().size(); ++id) {
@@ -26,8 +30,9 @@ public:
             const bool is_leaf = node.kind == NodeKind::input || node.kind == NodeKind::constant;
             const bool is_view = node.kind == NodeKind::op && node.op->is_view;
             const bool goes_on = is_leaf || is_view || node.kind == NodeKind::fused;
-            if (!goes_on || reads_from(batches_, node)) flush(batches_);
-            if (reads_from(waiting_, node)) flush(waiting_);
+            const bool reads = reads_from(batches_, node);
+            if (!goes_on || reads) flush(batches_);
+            if ((reads && has_transfers_) || reads_from(waiting_, node)) flush(waiting_);
             if (node.kind != NodeKind::fused) {
                 rewrite_.copy(node);
                 continue;
@@ -84,6 +89,7 @@ private:
     }
 
     const Graph& graph_;
+    const bool has_transfers_;  // which hide behind kernels that have not waited for long
     Rewriter rewrite_;
     std::vector<const Batches*> pending_in_;  // by node; null where it is written
     Batches batches_, waiting_;

@@ -4,8 +4,11 @@
 // where
 //   1. it adds up where(coordinates == place, y, 0) along the axis of the coordinates;
 //   2. place is one checked index for each row, so that one element is picked;
-//   3. y is made by element-wise ops from row values and from one value of elements, or from none.
+//   3. y is made by the ops of kOps from row values and from one value of elements, or from none.
+// A sum of zeros and -0 is 0, so that 0 is added where the last op might give -0; the ops make
+// nothing else of -0 than of 0. So bits are kept.
 #include <map>
+#include <set>
 
 #include "jit/plan/passes/passes.h"
 
@@ -73,8 +76,10 @@ private:
         return own < 0 || shape[own] == 1;
     }
     bool computes_elements(ValueId value) const {
-        return !is_row_value(value) && producer(value).kind == NodeKind::op &&
-               producer(value).op->is_elementwise();
+        static const std::set<const OpDef*> kOps{&ops::add(), &ops::cast(), &ops::exp(),
+                                                 &ops::log(), &ops::mul(),  &ops::neg(),
+                                                 &ops::sub()};
+        return !is_row_value(value) && kOps.contains(producer(value).op);
     }
 
     bool place(const Node& sum) {
@@ -90,10 +95,11 @@ private:
         if (ops_ > kMostOps || sums_ > 1 || !(own.shape == rows) || own.dtype != result.dtype)
             return false;
         const std::vector<int64_t> shape(result.shape.begin(), result.shape.end());
+        const ValueId whole = rewrite_.to.make(ops::add(), {made, zero(own.dtype)}, {}, sum);
         rewrite_.replace(sum.outputs[0],
                          own.shape == result.shape
-                             ? made
-                             : rewrite_.to.make(ops::reshape(), {made}, {shape}, sum));
+                             ? whole
+                             : rewrite_.to.make(ops::reshape(), {whole}, {shape}, sum));
         return true;
     }
 
@@ -113,10 +119,14 @@ private:
     }
     ValueId sum_of_one(ValueId value, const Node& sum) {
         ++sums_;
-        const ValueId zero = rewrite_.to.add_constant(runtime::scalar_tensor(0, type(value).dtype));
         const ValueId one = rewrite_.to.make(
-            ops::where(), {rewrite_.map(here_), rewrite_.map(value), zero}, {}, sum);
+            ops::where(), {rewrite_.map(here_), rewrite_.map(value), zero(type(value).dtype)}, {},
+            sum);
         return rewrite_.to.make(*sum.op, {one}, {std::vector<int64_t>{axis_}, int64_t{1}}, sum);
+    }
+
+    ValueId zero(runtime::DType dtype) {
+        return rewrite_.to.add_constant(runtime::scalar_tensor(0, dtype));
     }
 
     Rewriter rewrite_;

@@ -108,6 +108,7 @@ _TEXTS = {
     "F.while_loop(lambda s: s.sum() < 30, lambda s: F.abs(s) + 1, {single}, max_trips=3)": "",
     "F.minimum({whole}, {small})": "{whole}.clamp(max={small})",
     "{whole} // {whole2}": "{whole} // torch.where({whole2} == 0, 1, {whole2})",  # eager mode raises for 0
+    "{whole} % (F.abs({whole2}) + 1)": "{whole} % (torch.where({whole2} == 255, 1, torch.abs({whole2})) + 1)",  # of bytes the sum is 0, too
     "F.mean({whole})": "{whole}.double().mean()",
     "F.var({whole})": "{whole}.double().var()",
     "{v} = {single} + [[0.5]]": "",
