@@ -323,9 +323,9 @@ public:
         return data && runtime::context().tracer && !device.stream().is_inline() &&
                type.bytes() > 0 && type.bytes() <= jit::kNumberBytes;
     }
-    // Null where the number is new; then `made` takes its place here.
-    runtime::Ref<runtime::Storage>& find(const runtime::Device& device, size_t bytes,
-                                         const void* data) {
+    // The number's memory; null where it is new, and the caller puts it here.
+    runtime::Ref<runtime::Storage>& memory_of(const runtime::Device& device, size_t bytes,
+                                              const void* data) {
         if (storages_.size() >= kMost) storages_.clear();
         uint64_t bits = 0;
         std::memcpy(&bits, data, bytes);
@@ -357,10 +357,11 @@ TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device
     try {
         if (!KnownNumbers::takes(type, data, device)) return uploaded(type, data, device);
         KnownNumbers& known = KnownNumbers::instance();
-        if (const auto& storage = known.find(device, type.bytes(), data))
+        if (const auto& storage = known.memory_of(device, type.bytes(), data))
             return runtime::make_tensor(type, storage);
         const TensorRef tensor = uploaded(type, data, device);
-        known.find(device, type.bytes(), data) = tensor->storage();
+        // It is looked up again, as others may have the lock during an upload.
+        known.memory_of(device, type.bytes(), data) = tensor->storage();
         return tensor;
     } catch (runtime::OutOfMemory& error) {
         error.say_what_for("Tensor " + to_string(type));

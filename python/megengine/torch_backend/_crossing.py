@@ -32,6 +32,7 @@ from ._private import (
     min_cut_rematerialization_partition,
 )
 from ._program import Program
+from ._views import source_of
 
 Pair = tuple[fx.GraphModule, fx.GraphModule]
 # Shares of the limit that the joint graph is planned for, one after the other. Its plan has what the two graphs have, but for what they give each other.
@@ -177,18 +178,8 @@ def _changed_behind(joint: fx.GraphModule) -> set[fx.Node]:
     """The arguments that forward's caller changes when it has run, as the program writes to them, and what lies in their memory: backward cannot read them."""
     outputs = joint.graph.output_node().meta.get("desc") or ()
     inputs = [each.mutated_input for each in outputs if isinstance(each, InputMutationAOTOutput)]
-    changed: set[fx.Node] = set()
-    for node in joint.graph.nodes:
-        is_argument = node.op == "placeholder" and node.meta.get("desc") in inputs
-        if is_argument or (_is_view(node) and not changed.isdisjoint(node.all_input_nodes)):
-            changed.add(node)
-    return changed
-
-
-def _is_view(node: fx.Node) -> bool:
-    if node.target is operator.getitem:
-        return True
-    return isinstance(node.target, torch._ops.OpOverload) and any(each.alias_info is not None for each in node.target._schema.returns)
+    changed = {node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc") in inputs}
+    return {node for node in joint.graph.nodes if source_of(node) in changed} if changed else changed
 
 
 def _shown(node: fx.Node) -> fx.Node:

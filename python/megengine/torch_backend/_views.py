@@ -20,7 +20,7 @@ class Views:
     def __init__(self, graph: fx.GraphModule, results: Sequence[Any], seen: Collection[fx.Node]) -> None:
         self._inputs = {node: place for place, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
         self._results = {node: place for place, node in enumerate(results) if isinstance(node, fx.Node)}
-        shown = {node: _shown(node) for node in self._results if node in seen}
+        shown = {node: source_of(node) for node in self._results if node in seen}
         self._views = {node: whole for node, whole in shown.items() if whole is not node and (whole in self._inputs or whole in self._results)}
 
     def __bool__(self) -> bool:
@@ -45,7 +45,7 @@ class Views:
         return node.target(*args, **kwargs)  # a view, or what counts its sizes
 
 
-def _shown(node: fx.Node) -> fx.Node:
+def source_of(node: fx.Node) -> fx.Node:
     """What a chain of views starts from."""
     while node.op == "call_function" and (node.target is operator.getitem or getattr(node.target, "is_view", False)):
         source = node.all_input_nodes[0]
