@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 from torch.utils import _pytree
@@ -263,12 +264,36 @@ class Program:
         name = name_of(node)
         if name.partition(".")[0] in _ADDING_IN_64_BITS and node.meta["val"].dtype is torch.int64:
             args = (args[0].astype("int64"), *args[1:])
+        if torch.Tag.pointwise in getattr(node.target, "tags", ()):
+            args = _in_torchs_dtype(node, args)
         return (function_of(name) if name else node.target)(*args, **kwargs)  # type: ignore[misc]  # it was looked for before
 
     def _constant(self, name: str) -> Tensor:
         if name not in self._constants:
             self._constants[name] = as_ours(getattr(self._graph, name).detach().clone())
         return self._constants[name]
+
+
+# Multiply by an operand without axes, or divide by one, before they round it to halves.
+_KEEPING_THE_SECOND = {"mul", "div"}
+
+
+def _in_torchs_dtype(node: fx.Node, values: Sequence[Any]) -> list[Any]:
+    """The operands of a pointwise operator. One without axes does not make others wider, and torch rounds it to their dtype first."""
+    made = [each.meta["val"] for each in node.args if isinstance(each, fx.Node) and isinstance(each.meta["val"], torch.Tensor)]
+    flat, wide = ({each.dtype for each in made if bool(each.ndim) == has_axes} for has_axes in (False, True))
+    if not (flat and wide):
+        return list(values)
+    common = torch.result_type(*(torch.empty(shape, dtype=functools.reduce(torch.promote_types, each)) for shape, each in (((), flat), ((1,), wide))))
+    result = node.meta["val"].dtype
+    common = result if result.is_floating_point and not common.is_floating_point else common  # quotients of integers
+    settled = []
+    for place, value in enumerate(values):
+        if isinstance(value, Tensor) and value.ndim == 0 and value.dtype != np.bool_:
+            is_kept = place == 1 and common.itemsize == 2 and name_of(node).partition(".")[0] in _KEEPING_THE_SECOND
+            value = value.astype("float32" if is_kept else DTYPES[common])
+        settled.append(value)
+    return settled
 
 
 def _shapes_of(tensors: Iterable[Tensor]) -> tuple[tuple[int, ...], ...]:
