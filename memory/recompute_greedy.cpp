@@ -62,7 +62,7 @@ public:
         };
         path_.assign(1, step);
         for (size_t next = 0; next < path_.size() && next < kMostSteps; ++next)
-            for (uint32_t v : s_.problem.steps[path_[next]].reads) {
+            for (uint32_t v : s_.reads[path_[next]]) {
                 if (!s_.is_free(v)) continue;
                 const uint32_t maker = s_.producer[v];
                 if (level_[maker] >= level) visit(maker, true);
@@ -74,7 +74,7 @@ public:
             }
         path_.assign(1, step);
         for (size_t next = 0; next < path_.size() && next < kMostSteps; ++next)
-            for (uint32_t v : s_.problem.steps[path_[next]].writes)
+            for (uint32_t v : s_.writes[path_[next]])
                 for (uint32_t reader : s_.readers[v]) {
                     if (level_[reader] >= level) visit(reader, false);
                     else if (reader < to && is_passed_through(reader, to) &&
@@ -89,7 +89,7 @@ private:
 
     // Are all its results read before step `to`, and none of them dropped?
     bool is_passed_through(uint32_t step, uint32_t to) const {
-        const auto& writes = s_.problem.steps[step].writes;
+        const auto writes = s_.writes[step];
         return level_[step] == 0 && std::all_of(writes.begin(), writes.end(), [&](uint32_t v) {
             return s_.is_free(v) && (s_.readers[v].empty() || s_.readers[v].back() < to);
         });
@@ -175,7 +175,7 @@ private:
 
     // When it is computed again, are its operands not yet overwritten?
     bool has_operands_at(const Gap& gap) const {
-        const auto& reads = s_.problem.steps[s_.producer[gap.value]].reads;
+        const auto reads = s_.reads[s_.producer[gap.value]];
         return std::none_of(reads.begin(), reads.end(),
                             [&](uint32_t v) { return s_.overwriter[v] < gap.to; });
     }
@@ -235,7 +235,7 @@ private:
     // instead.
     void keep_small_operands(const Wait& wait) {
         const Gap& gap = s_.gaps[wait.gap];
-        for (uint32_t v : s_.problem.steps[s_.producer[gap.value]].reads) {
+        for (uint32_t v : s_.reads[s_.producer[gap.value]]) {
             const uint32_t tail = s_.first_gap[v + 1] - 1;
             if (s_.is_free(v) && s_.readers[v].back() < gap.to &&
                 2 * s_.problem.values[v].bytes <= value(wait).bytes)
@@ -330,7 +330,7 @@ Levels cut_in_blocks(const RecomputeSchedule& schedule, const Simulation& plain,
     size_t bytes = 0;
     for (uint32_t step = 0; step <= turn; ++step) {
         block_of[step] = block;
-        for (uint32_t v : schedule.problem.steps[step].writes)
+        for (uint32_t v : schedule.writes[step])
             if (schedule.is_free(v) && !schedule.readers[v].empty() &&
                 schedule.readers[v].back() > turn)
                 bytes += values[v].bytes;

@@ -31,16 +31,16 @@ public:
     }
 
     bool play() {
-        const auto& steps = s_.problem.steps;
-        out_.position_of.resize(steps.size());
-        for (uint32_t i = 0; i < steps.size(); ++i) {
+        const auto steps = static_cast<uint32_t>(s_.problem.steps.size());
+        out_.position_of.resize(steps);
+        for (uint32_t i = 0; i < steps; ++i) {
             burst(i);
             if (order().size() > most_steps_) return false;
-            for (uint32_t v : steps[i].reads) note_wait(v, i);
+            for (uint32_t v : s_.reads[i]) note_wait(v, i);
             out_.position_of[i] = run(i);
             for (uint32_t v : transients_) is_there_[v] = false;
-            for (uint32_t v : steps[i].writes) after_use(v);
-            for (uint32_t v : steps[i].reads)
+            for (uint32_t v : s_.writes[i]) after_use(v);
+            for (uint32_t v : s_.reads[i])
                 if (next_reader(v) == i) {
                     ++uses_[v];
                     since_[v] = out_.position_of[i];
@@ -66,7 +66,7 @@ private:
     uint32_t run(uint32_t step) {
         const auto position = static_cast<uint32_t>(order().size());
         order().push_back(step);
-        for (uint32_t v : s_.problem.steps[step].writes) {
+        for (uint32_t v : s_.writes[step]) {
             if (!is_there_[v]) since_[v] = position;
             is_there_[v] = true;
         }
@@ -91,7 +91,7 @@ private:
         uint8_t lowest = kNothing;
         for (size_t m = members_.size(); m-- > 0;) {
             uint8_t mine = kNothing;
-            for (uint32_t v : s_.problem.steps[members_[m]].writes) {
+            for (uint32_t v : s_.writes[members_[m]]) {
                 if (is_there_[v]) continue;
                 const uint8_t level = level_now(v);
                 if (level > lowest || level == kGone) transients_.push_back(v);
@@ -106,7 +106,7 @@ private:
     }
 
     void collect(uint32_t step) {
-        for (uint32_t v : s_.problem.steps[step].reads) {
+        for (uint32_t v : s_.reads[step]) {
             if (is_there_[v]) continue;
             const uint32_t maker = s_.producer[v];
             if (in_burst_[maker]) continue;
@@ -132,27 +132,36 @@ RecomputeSchedule::RecomputeSchedule(const RematProblem& problem, Places places)
     : problem(problem),
       producer(problem.values.size(), kNone),
       overwriter(problem.values.size(), kNone),
-      readers(problem.values.size()),
       places_(places) {
+    std::vector<std::vector<uint32_t>> readers_of(problem.values.size());
     for (uint32_t i = 0; i < problem.steps.size(); ++i) {
         for (uint32_t v : problem.steps[i].reads) {
-            if (v >= readers.size())
+            if (v >= readers_of.size())
                 throw std::invalid_argument("rematerialize: there is no value " +
                                             std::to_string(v));
-            if (readers[v].empty() || readers[v].back() != i) readers[v].push_back(i);
+            if (readers_of[v].empty() || readers_of[v].back() != i) readers_of[v].push_back(i);
         }
         for (uint32_t v : problem.steps[i].overwrites) {
-            if (v >= readers.size())
+            if (v >= readers_of.size())
                 throw std::invalid_argument("rematerialize: there is no value " +
                                             std::to_string(v));
             overwriter[v] = std::min(overwriter[v], i);
+            has_overwriters = true;
         }
         for (uint32_t v : problem.steps[i].writes) {
-            if (v >= producer.size() || producer[v] != kNone || !readers[v].empty())
+            if (v >= producer.size() || producer[v] != kNone || !readers_of[v].empty())
                 throw std::invalid_argument("rematerialize: value " + std::to_string(v) +
                                             " is written twice, or read before");
             producer[v] = i;
         }
+        reads.add(problem.steps[i].reads);
+        writes.add(problem.steps[i].writes);
+    }
+    for (const std::vector<uint32_t>& list : readers_of) readers.add(list);
+    for (uint32_t v = 0; v < problem.values.size(); ++v) {
+        const RematValue& value = problem.values[v];
+        is_free_.push_back(producer[v] != kNone && !value.is_kept && !value.must_stay &&
+                           problem.steps[producer[v]].repeatable);
     }
     for (uint32_t v = 0; v < problem.values.size(); ++v) {
         first_gap.push_back(static_cast<uint32_t>(gaps.size()));
@@ -256,11 +265,13 @@ size_t bytes_in_place(const Copies& copies, const RematStep& step, uint32_t p) {
 }
 
 // Counts the bytes of results that cannot lie where they should.
-size_t bytes_beside(const RematProblem& problem, const std::vector<uint32_t>& order) {
+size_t bytes_beside(const RecomputeSchedule& schedule, const std::vector<uint32_t>& order) {
+    if (!schedule.has_overwriters) return 0;
+    const RematProblem& problem = schedule.problem;
     std::vector<char> is_overwritten(problem.values.size());
     size_t bytes = 0;
     for (uint32_t step : order) {
-        for (uint32_t v : problem.steps[step].reads) {
+        for (uint32_t v : schedule.reads[step]) {
             if (is_overwritten[v]) bytes += problem.values[v].bytes;
             is_overwritten[v] = false;  // each counts once
         }
@@ -281,7 +292,7 @@ Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> 
         change[copies.all[c].born] += bytes;
         change[copies.all[c].last + 1] -= bytes;
     }
-    const size_t beside = bytes_beside(schedule.problem, order);
+    const size_t beside = bytes_beside(schedule, order);
     int64_t now = 0;
     out.bytes_at.reserve(order.size());
     for (uint32_t p = 0; p < order.size(); ++p) {

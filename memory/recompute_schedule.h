@@ -24,6 +24,21 @@ struct Gap {
 using Levels = std::vector<uint8_t>;  // by gap
 inline constexpr uint8_t kMostLevel = 3;
 
+// Lists of numbers that lie one behind the other: the search reads them many thousand times.
+class Lists {
+public:
+    void add(std::span<const uint32_t> list) {
+        numbers_.insert(numbers_.end(), list.begin(), list.end());
+        ends_.push_back(static_cast<uint32_t>(numbers_.size()));
+    }
+    std::span<const uint32_t> operator[](uint32_t index) const {
+        return std::span(numbers_).subspan(ends_[index], ends_[index + 1] - ends_[index]);
+    }
+
+private:
+    std::vector<uint32_t> numbers_, ends_ = {0};
+};
+
 // A stretch of a schedule in which a value only waits.
 struct Wait {
     uint32_t gap = 0;
@@ -55,18 +70,19 @@ public:
     Levels least_levels;  // 1 for values that must be dropped
     std::vector<uint32_t> producer;  // by value; kNone: the value is there from the start
     std::vector<uint32_t> overwriter;  // by value: the first step that overwrites it, or kNone
-    std::vector<std::vector<uint32_t>> readers;  // by value: steps, ascending, each once
+    bool has_overwriters = false;
+    Lists readers;  // by value: steps, ascending, each once
+    Lists reads, writes;  // by step: values
 
-    bool is_free(uint32_t value) const {
-        return producer[value] != kNone && !problem.values[value].is_kept &&
-               !problem.values[value].must_stay && problem.steps[producer[value]].repeatable;
-    }
+    // May the value be dropped between two uses?
+    bool is_free(uint32_t value) const { return is_free_[value]; }
     bool is_tail(uint32_t gap) const { return gaps[gap].to == kNone; }
 
 private:
     void leave_out_what_nobody_needs(Simulation& out, Measured& measured) const;
     void run_late(Simulation& out, Measured& measured) const;
 
+    std::vector<char> is_free_;  // by value
     Places places_;
 };
 

@@ -171,8 +171,13 @@ private:
             const double part = 0.5 * std::pow(0.01, (t + 0.5) / search_.thresholds);
             const auto bytes =
                 static_cast<size_t>(part * static_cast<double>(plain_.plan.peak_bytes));
-            starts.push_back({cut_in_blocks(schedule_, plain_, std::max<size_t>(bytes, 1)),
-                              {.most_cost = search_.most_cost}});
+            Levels levels = cut_in_blocks(schedule_, plain_, std::max<size_t>(bytes, 1));
+            const GreedyOptions options{.most_cost = search_.most_cost};
+            if (std::ranges::none_of(starts, [&](const Start& start) {
+                return start.levels == levels &&
+                       start.options.neighbourhood == options.neighbourhood;
+            }))
+                starts.push_back({std::move(levels), options});
         }
         return starts;
     }

@@ -50,7 +50,7 @@ private:
             if (other < step && (latest.second == kNone || latest < place(other)))
                 latest = place(other);
         };
-        for (uint32_t v : s_.problem.steps[step].reads)
+        for (uint32_t v : s_.reads[step])
             if (s_.producer[v] != kNone) wait_for(s_.producer[v]);
         for (uint32_t v : s_.problem.steps[step].overwrites)
             for (uint32_t reader : s_.readers[v]) wait_for(reader);
@@ -59,14 +59,14 @@ private:
 
     bool frees_enough(uint32_t step, Place earliest) const {
         size_t freed = 0, taken = 0;
-        for (uint32_t v : s_.problem.steps[step].reads) {
+        for (uint32_t v : s_.reads[step]) {
             const auto is_done = [&](uint32_t reader) {
                 return reader == step || (reader < step && place(reader) <= earliest);
             };
             if (s_.is_free(v) && std::all_of(s_.readers[v].begin(), s_.readers[v].end(), is_done))
                 freed += s_.problem.values[v].bytes;
         }
-        for (uint32_t v : s_.problem.steps[step].writes)
+        for (uint32_t v : s_.writes[step])
             if (!s_.problem.values[v].is_kept) taken += s_.problem.values[v].bytes;
         return s_.problem.steps[step].repeatable && freed > 0 && freed >= taken;
     }
@@ -83,7 +83,7 @@ public:
         : s_(schedule), before_(schedule.problem.steps.size()), behind_(before_.size()) {
         uint32_t last_fixed = kNone;
         for (uint32_t step = 0; step < before_.size(); ++step) {
-            for (uint32_t v : s_.problem.steps[step].reads)
+            for (uint32_t v : s_.reads[step])
                 if (s_.producer[v] != kNone) wait(step, s_.producer[v]);
             for (uint32_t v : s_.problem.steps[step].overwrites)
                 for (uint32_t reader : s_.readers[v])
@@ -101,9 +101,9 @@ public:
     Order list(Rule rule) const {
         Order order;
         std::vector<int64_t> net = added_bytes(), since(net.size());
-        std::vector<size_t> waits(net.size()), left(s_.readers.size());
+        std::vector<size_t> waits(net.size()), left(s_.problem.values.size());
         std::vector<char> is_listed(net.size());
-        for (size_t v = 0; v < left.size(); ++v) left[v] = s_.readers[v].size();
+        for (uint32_t v = 0; v < left.size(); ++v) left[v] = s_.readers[v].size();
         std::set<std::tuple<int64_t, int64_t, uint32_t>> ready;
         const auto key = [&](uint32_t step) {
             const bool by_bytes = rule == Rule::kLeast || net[step] <= 0;
@@ -116,7 +116,7 @@ public:
             ready.erase(ready.begin());
             order.push_back(step);
             is_listed[step] = true;
-            for (uint32_t v : once(s_.problem.steps[step].reads)) {
+            for (uint32_t v : once(s_.reads[step])) {
                 if (--left[v] != 1 || !takes_room(v)) continue;
                 const uint32_t last =
                     *std::find_if(s_.readers[v].begin(), s_.readers[v].end(),
@@ -170,7 +170,8 @@ private:
     }
     int64_t bytes(uint32_t v) const { return static_cast<int64_t>(s_.problem.values[v].bytes); }
 
-    static Order once(Order ids) {
+    static Order once(std::span<const uint32_t> list) {
+        Order ids(list.begin(), list.end());
         std::sort(ids.begin(), ids.end());
         ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
         return ids;
@@ -179,7 +180,7 @@ private:
     // Returns for each step the bytes that it makes, less those that only it reads.
     std::vector<int64_t> added_bytes() const {
         std::vector<int64_t> net(before_.size());
-        for (uint32_t v = 0; v < s_.readers.size(); ++v) {
+        for (uint32_t v = 0; v < s_.problem.values.size(); ++v) {
             if (!takes_room(v)) continue;
             if (!s_.readers[v].empty()) net[s_.producer[v]] += bytes(v);
             if (s_.readers[v].size() == 1) net[s_.readers[v][0]] -= bytes(v);
