@@ -1,6 +1,7 @@
 """Plans at the budgets of published results, for docs/memory_compared.md. Nothing is computed.
 
     python benchmarks/memory_compared.py resnet50 --level 3
+    python benchmarks/memory_compared.py resnet50 --run 4      # computes: the least limit at batch 4 beside no limit
 
 Budgets and overheads are those that MONeT publishes (Shah et al. 2021, README of its repository), for forward and
 backward in float32. A budget is theirs, in GiB; the part of it is that of what a call takes there where every value is kept.
@@ -32,11 +33,11 @@ PUBLISHED = {
 }
 
 
-def planner(name, level):
-    """A function from options of trace to the plan of a step."""
+def tracer(name, level, batch=None):
+    """(a function from options of trace to a traced step, the step's arguments)."""
     net = FULL_SIZE[name][0]()
     gm = GradManager().attach(net.parameters())
-    shape = PUBLISHED[name][0]
+    shape = (batch or PUBLISHED[name][0][0], *PUBLISHED[name][0][1:])
     x, y = mge.tensor(np.zeros(shape, np.float32)), mge.tensor(np.zeros(shape[0], np.int32))
 
     def step(x, y):
@@ -48,7 +49,13 @@ def planner(name, level):
             parameter.grad = None  # else the next recording adds to it
         return loss, gradients
 
-    return lambda **options: trace(step, symbolic=True, opt_level=level, **options).plan(x, y)
+    return lambda **options: trace(step, symbolic=True, opt_level=level, **options), (x, y)
+
+
+def planner(name, level):
+    """A function from options of trace to the plan of a step."""
+    traced, arguments = tracer(name, level)
+    return lambda **options: traced(**options).plan(*arguments)
 
 
 def overhead(plan):
@@ -57,11 +64,41 @@ def overhead(plan):
     return chosen.seconds / plan.curve[0].seconds - 1 if chosen else 0.0  # a limit that is kept without a plan
 
 
+def kernels(plan):
+    """How many of its steps are generated kernels, or oneDNN's with an epilogue."""
+    return sum(" fused " in step or "epilogue" in step for step in plan.steps)
+
+
+def run_at_least(name, level, batch, rounds=5):
+    """Prints what the least limit costs when it runs: in turns with a step without a limit."""
+    traced, arguments = tracer(name, level, batch)
+    try:
+        traced(memory_limit=1).plan(*arguments)
+    except MemoryError as error:
+        least = error.needed
+    free, limited = steps = [traced(), traced(memory_limit=least)]
+    times = {step: [] for step in steps}
+    for _ in range(rounds + 1):
+        for step in steps:
+            begin = time.process_time()
+            step(*arguments)[0].numpy()
+            times[step].append(time.process_time() - begin)
+    seconds = {step: min(each[1:]) for step, each in times.items()}  # the first call compiles
+    plans = {step: step.memory_plan() for step in steps}
+    base, plan = plans[free], plans[limited]
+    planned = (1 + overhead(plan)) / (1 + overhead(base))
+    print(f"{name}, batch {batch}, least limit {least} bytes ({plan.planned_bytes / base.planned_bytes:.2f} of a call without one)")
+    print(f"  generated kernels {kernels(plan)}, without a limit {kernels(base)}; CPU time {seconds[limited] / seconds[free]:.2f} of it, planned {planned:.2f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("name", choices=PUBLISHED)
     parser.add_argument("--level", type=int, default=3)
+    parser.add_argument("--run", type=int, metavar="BATCH", help="compute steps of this batch at the least limit")
     given = parser.parse_args()
+    if given.run:
+        return run_at_least(given.name, given.level, given.run)
     plan, (_, theirs, budgets) = planner(given.name, given.level), PUBLISHED[given.name]
     keep_all = planner(given.name, 2)().planned_bytes  # level 3 recomputes what costs next to nothing
     print(f"{given.name}, level {given.level}: {plan().planned_bytes / GIB:.2f} GiB without a limit; every value kept {keep_all / GIB:.2f} (MONeT: {theirs})")
