@@ -59,8 +59,8 @@ public:
         add_states(model);
         for (size_t i = 0; i < live_.size(); ++i)
             add_op(record_.graph.node(live_[i]), op_names_[i]);
-        for (size_t i = 0; i < record_.results.size(); ++i) {
-            const RecordId id = record_.results[i];
+        for (size_t i = 0; i < notes_.results.size(); ++i) {
+            const RecordId id = notes_.results[i];
             model.output_names.push_back(output_name(id, i));
             ValueId value = id_of(id);
             if (has_scalar_input_ && graph_.type(value).rank() == 0) value = reshaped(value, {1});
@@ -108,7 +108,7 @@ private:
             if (const OutsideOp* made = outside_op(id))
                 for (const RecordId input : made->inputs) need(input);
         };
-        for (RecordId id : record_.results) need(id);
+        for (RecordId id : notes_.results) need(id);
         for (const auto& [state, held] : states_)
             if (held->becomes != kNoValue) need(held->becomes);
         for (const Node& node : std::views::reverse(record_.graph.nodes())) {
@@ -178,7 +178,7 @@ private:
         for (NodeId id : live_)
             for (RecordId input : record_.graph.node(id).inputs)
                 check(input, record_.graph.node(id).where);
-        for (RecordId result : record_.results) check(result, {});
+        for (RecordId result : notes_.results) check(result, {});
     }
 
     // Refuses a number that the host has read of an input or a state, or of values made of them.

@@ -20,7 +20,7 @@ FileNotes FileNotes::prefix(const Record& record) const {
     std::erase_if(part.calls,
                   [&](const auto& each) { return at(each.first) >= record.graph.nodes().size(); });
     std::erase_if(part.of_extents, [&](const auto& each) { return is_new(each.first); });
-    part.held.clear(), part.updates.clear();  // the end of a call notes these
+    part.results.clear(), part.held.clear(), part.updates.clear();  // the end of a call notes these
     std::erase_if(part.computed_outside, [&](const auto& each) { return is_new(each.first); });
     std::erase_if(part.constant_selections,
                   [&](const OutsideOp& op) { return std::ranges::any_of(op.results, is_new); });

@@ -72,6 +72,7 @@ struct ExtentRead {
 struct FileNotes {
     std::unordered_map<NodeId, CallNotes> calls = {};
     std::unordered_map<RecordId, OfExtents> of_extents = {};
+    std::vector<RecordId> results = {};  // what the body returned, flat
     std::vector<Held> held = {};  // what the call takes from outside and replaces there, by value
     // What follows from this call's arguments, though the record has a constant or a fixed shape
     // for it.

@@ -49,7 +49,6 @@ struct Record : Step {
     std::vector<RecordedValue> values;  // by value of the graph
     std::vector<RecordedBackward> backwards;
     std::vector<Event> events;
-    std::vector<RecordId> results;  // what the body returned, flat; kept with capture_as_const only
     bool needs_tapes = false;  // Python code runs in backward: it must run again in every call
     std::vector<uint32_t> segment_ends;  // by finished segment: number of nodes before its barrier
 

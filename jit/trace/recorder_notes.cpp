@@ -11,7 +11,7 @@ using runtime::cat;
 using runtime::Tensor;
 
 void Recorder::note_results(std::span<const TensorRef> results) {
-    record().results = values_of(results);
+    notes().results = values_of(results);
 }
 
 void Recorder::note_bound_anew(std::optional<RecordId> now, const std::string& name) {

@@ -37,7 +37,7 @@ std::vector<Held> updates_of(const TracedCall& call, jit::Recorder& recorder,
                              const nb::list& arguments) {
     std::vector<Held> updates;
     std::vector<uint64_t> replaced;
-    const std::vector<RecordId>& results = recorder.version()->record.results;
+    const std::vector<RecordId>& results = recorder.version()->notes.results;
     const std::vector<Rebound::Lasting> lasting =
         call.rebound.lasting(call.session(), *call.capture());
     for (const Rebound::Lasting& each : lasting) {  // before the first is looked up
@@ -70,7 +70,7 @@ std::vector<Held> updates_of(const TracedCall& call, jit::Recorder& recorder,
 // container is another tensor in the next call: a value that the body keeps and writes nowhere,
 // else one of its results, or one from outside.
 void note_kept(jit::Recorder& recorder, const std::vector<Held>& updates) {
-    const std::vector<RecordId>& results = recorder.version()->record.results;
+    const std::vector<RecordId>& results = recorder.version()->notes.results;
     std::vector<RecordId> kept = recorder.live_values();
     std::erase_if(kept, [&](RecordId value) {
         return std::ranges::any_of(updates, [&](const Held& u) { return u.becomes == value; }) ||
