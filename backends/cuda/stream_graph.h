@@ -58,7 +58,7 @@ private:
     std::vector<int> faults_;  // places that all runs use
     int captures_ = 0;  // captures since a graph was launched again
     int left_alone_ = 0;  // runs since then that were queued piece by piece
-    // These are for work that is being looked at, or captured:
+    // These hold while work is looked at or captured:
     bool is_looking_ = false;
     size_t count_ = 0, asked_ = 0;
     std::vector<Item> seen_;  // the first count_ items are valid

@@ -101,7 +101,8 @@ public:
     // A value may be read twice by one step: an output may lie on it only if each of these reads
     // allows it.
     static void add_aliases(const Executable& executable, memory::StepAccess& step) {
-        std::unordered_map<uint32_t, std::vector<int>> places;  // of a value among the reads
+        std::unordered_map<uint32_t, std::vector<int>>
+            places;  // by value: where it stands among the reads
         for (size_t in = 0; in < step.reads.size(); ++in)
             places[step.reads[in]].push_back(static_cast<int>(in));
         for (size_t out = 0; out < step.writes.size(); ++out)

@@ -37,7 +37,7 @@ struct ProgramLayout {
     };
     struct Step {
         uint32_t node = 0;  // of PreparedGraph::nodes; a copy: the one that it is made for
-        bool is_copy = false;  // of copy_bytes, from its first operand to its second
+        bool is_copy = false;  // it copies copy_bytes bytes from its first operand to its second
         size_t copy_bytes = 0;
         uint32_t first_operand = 0;  // inputs, then outputs
         uint32_t inputs = 0;

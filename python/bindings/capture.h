@@ -21,7 +21,7 @@ struct SlotSource {
     jit::Input::Kind kind = jit::Input::Kind::captured;
     size_t argument = 0;  // its index; that of a gradient among those the call sets
     nb::object object = {};  // captured: a Tensor; option: a callable that gives a Tensor
-    bool is_grad = false;  // captured: its .grad
+    bool is_grad = false;  // the captured tensor is the .grad of `object`
     runtime::RandomState* generator = nullptr;  // it gives a key, on `device`
     std::optional<int64_t> keys = {};  // the generator gives so many keys
     runtime::Device* device = nullptr;

@@ -77,7 +77,7 @@ runtime::Device& place_of(const runtime::Tensor& value);
 // Writes in place: the object holds another value from here. A running traced call takes note.
 void rebind(PyObject* tensor, TensorRef value);
 nb::object wrap(TensorRef value);  // a new megengine.Tensor
-PyObject* wrap_new(TensorRef value);  // makes one, too; for slots
+PyObject* wrap_new(TensorRef value);  // the same, as slots of types return it
 PyObject* wrap_as(PyTypeObject* type, TensorRef value);  // an instance of a subclass
 void slot_dealloc(PyObject* tensor);  // nobody holds `tensor` any more
 // `of_link(graph, value)` gives the object for a result that belongs to an edited graph.

@@ -95,7 +95,7 @@ std::vector<Handle*> Rebound::handles() const {
 }
 
 std::vector<jit::Output> Rebound::updates(const Session& session) const {
-    // Each call of a program comes by here.
+    // Each call of a program runs this, so most tensors are left out early.
     const auto matters = [](const TensorRef& tensor) {
         return tensor && (jit::FailureRule(tensor->device()).guards_updates() ||
                           (tensor->has_data() && !tensor->storage()->is_owned()));

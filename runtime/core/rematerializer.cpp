@@ -333,7 +333,7 @@ bool Rematerializer::is_worth_keeping(const Lineage& source) {
     return made >= source.bytes;
 }
 
-// A program that runs for long must not pile up the batches of its past.
+// Orphans are counted, and the oldest cut off: a long program must not pile up its past batches.
 void Rematerializer::add_orphan(Lineage& lineage) {
     lineage.orphaned = next_orphan_++;
     orphans_.emplace(lineage.orphaned, &lineage);
