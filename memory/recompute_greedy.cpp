@@ -169,8 +169,8 @@ private:
     }
 
     bool may_let_go(const Wait& wait) const {
-        return !s_.is_tail(wait.gap) && levels_[wait.gap] < kMostLevel && value(wait).bytes > 0 &&
-               has_operands_at(s_.gaps[wait.gap]);
+        return !s_.is_tail(wait.gap) && levels_[wait.gap] < options_.most_level &&
+               value(wait).bytes > 0 && has_operands_at(s_.gaps[wait.gap]);
     }
 
     // When it is computed again, are its operands not yet overwritten?

@@ -14,6 +14,7 @@ struct GreedyOptions {
     double neighbourhood = 1;
     // Refuse a choice after which more is recomputed at once than fits below the peak it lowers.
     bool looks_ahead = true;
+    uint8_t most_level = kUsualLevel;  // no gap gets a higher one
     double most_cost = 3;  // as a multiple of the plain order's cost
 };
 

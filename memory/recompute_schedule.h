@@ -22,7 +22,7 @@ struct Gap {
     uint32_t to = 0;  // step; kNone for the last gap
 };
 using Levels = std::vector<uint8_t>;  // by gap
-inline constexpr uint8_t kMostLevel = 3;
+inline constexpr uint8_t kMostLevel = 5, kUsualLevel = 3;
 
 // Lists of numbers that lie one behind the other: the search reads them many thousand times.
 class Lists {

@@ -154,7 +154,7 @@ private:
     };
 
     static size_t jobs_of(const RematSearch& search) {
-        const size_t once = static_cast<size_t>(kWeights.size()) +
+        const size_t once = static_cast<size_t>(kWeights.size()) + 1 +
                             static_cast<size_t>(search.thresholds) + 3 * kPoints;
         return once + static_cast<size_t>(search.genetic_rounds) *
                           (static_cast<size_t>(search.genetic_pool) + kPoints);
@@ -165,6 +165,12 @@ private:
         for (double weight : kWeights)
             starts.push_back({schedule_.least_levels,
                               {.neighbourhood = weight, .most_cost = search_.most_cost}});
+        // More levels are needed where a value is computed again for each of several parts, as for
+        // the smallest plans of a deep network. Elsewhere they lead away from cheap plans.
+        starts.push_back({schedule_.least_levels,
+                          {.neighbourhood = kWeights[1],
+                           .most_level = kMostLevel,
+                           .most_cost = search_.most_cost}});
         // The goals go from 1/2 of the peak down to 1/200; the number of tries decides how many lie
         // between.
         for (int t = 0; t < search_.thresholds; ++t) {
@@ -276,7 +282,7 @@ private:
         for (size_t i = 0; i < changes; ++i) {
             const auto gap = static_cast<uint32_t>(random() % levels.size());
             if (!schedule_.is_free(schedule_.gaps[gap].value)) continue;
-            const uint8_t most = schedule_.is_tail(gap) ? 1 : kMostLevel - 1;
+            const uint8_t most = schedule_.is_tail(gap) ? 1 : kUsualLevel - 1;
             const auto level = static_cast<uint8_t>(levels[gap] ? random() % (levels[gap] + 1)
                                                                 : random() % (most + 1));
             levels[gap] = std::max(level, schedule_.least_levels[gap]);
