@@ -28,6 +28,8 @@ constexpr Pass kPipeline[] = {
      "before fuse: a value computed twice must not become two kernels"},
     {"cancel", 1, plain<cancel>, false, false,
      "after simplify: casts and numbers that do nothing no longer stand between a pair"},
+    {"mask_pooled", 2, plain<mask_pooled>, true, false,
+     "after dedup: pooling and its gradient read one value; before order_steps: what is no longer read needs no plan"},
     {"attend", 3, plain<attend>, false, false,
      "after dedup: each value of the pattern is one node; before order_steps: what attention does not keep needs no plan"},
     {"begin_exchanges", 1, plain<begin_exchanges>, true, false,

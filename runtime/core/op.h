@@ -233,6 +233,8 @@ struct OpDef {
     std::optional<Contraction> (*contraction)(const OpCall&) = nullptr;
     std::vector<AtNumber> at_number = {};
     OpRef inverse = nullptr;  // inverse(op(x)) is x, bit by bit
+    // The op adds operand 1 to zeros at the places from which chooser(operand 0) takes elements.
+    OpRef chooser = nullptr;
     // These two hold for real numbers, but not where a float overflows, or for 0 / 0:
     std::optional<double> of_equals = {};  // x op x is this number
     OpRef real_inverse = nullptr;  // real_inverse(op(x)) is x

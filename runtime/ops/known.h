@@ -13,6 +13,7 @@ namespace megjit::runtime::ops {
     }
 
 MEGJIT_KNOWN_OP(add)
+MEGJIT_KNOWN_OP(adaptive_max_pool)
 MEGJIT_KNOWN_OP(all_reduce_sum)
 MEGJIT_KNOWN_OP(attention)
 MEGJIT_KNOWN_OP(attention_grad)
@@ -38,6 +39,7 @@ MEGJIT_KNOWN_OP(logical_and)
 MEGJIT_KNOWN_OP(logical_not)
 MEGJIT_KNOWN_OP(matmul)
 MEGJIT_KNOWN_OP(matmul_epilogue)
+MEGJIT_KNOWN_OP(max_pool)
 MEGJIT_KNOWN_OP(mul)
 MEGJIT_KNOWN_OP(neg)
 MEGJIT_KNOWN_OP(relayout)

@@ -12,6 +12,7 @@
 #include "runtime/ops/pool.h"
 
 #include "runtime/ops/builders.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::runtime {
 namespace {
@@ -121,6 +122,7 @@ std::vector<OpDef> max_ops() {
     },
          .grad = [](const GradCall& g) { return grad_of_max_grad(g, "max_pool_pick"); },
          .keeps = Keeps::inputs,
+         .chooser = &ops::max_pool,
          .cost = cost_pool},
         {.name = "max_pool_pick",
          .doc =
@@ -158,6 +160,7 @@ std::vector<OpDef> max_ops() {
     },
          .grad = [](const GradCall& g) { return grad_of_max_grad(g, "adaptive_max_pool_pick"); },
          .keeps = Keeps::inputs,
+         .chooser = &ops::adaptive_max_pool,
          .cost = cost_pool},
         {.name = "adaptive_max_pool_pick",
          .doc = "The elements of v at the positions that adaptive_max_pool takes from x.",

@@ -12,6 +12,7 @@ using DropDead = World;
 using Simplify = World;
 using Cancel = World;
 using PickOperands = World;
+using MaskPooled = World;
 using MoveViews = World;
 using Fuse = World;
 using Pipeline = World;
@@ -180,6 +181,40 @@ TEST_F(PickOperands, AnElementOfADifferenceIsPickedBeforeItIsComputed) {
 TEST_F(PickOperands, WhatTwoValuesOfElementsMakeStays) {
     const std::string text = picked_from("%8: f32[3, 4] = add %6 %7\n");
     EXPECT_EQ(after(pick_operands, text), text);
+}
+
+// What a pooled relu gives backward, and `rest`.
+std::string pooled_relu(std::string_view mask, std::string_view rest) {
+    const std::string window = "{kernel=[3, 3], stride=[2, 2], padding=[1, 1]}\n";
+    return "%0: f32[1, 2, 6, 6] = input 0\n%1: f32[1, 2, 3, 3] = input 1\n"
+           "%2: f32[1, 2, 6, 6] = relu %0\n%3: f32[1, 2, 3, 3] = max_pool %2 " +
+           window + "%4: f32[1, 2, 6, 6] = max_pool_grad %2 %1 " + window +
+           "%5: f32[1, 2, 6, 6] = " + std::string(mask) + "\n" + std::string(rest);
+}
+
+TEST_F(MaskPooled, TheMaskOfReluIsAppliedToWhatIsPooled) {
+    for (const char* mask : {"relu.grad0 %2 %4", "relu6.grad0 %2 %4"}) {
+        const Graph graph = parse_graph(pooled_relu(mask, "return %3 %5\n"));
+        const Graph moved = mask_pooled(graph);
+        EXPECT_EQ(fault_of(moved), "");
+        const Node& last = moved.producer(moved.outputs[1]);
+        EXPECT_EQ(last.op->name, "max_pool_grad");
+        EXPECT_EQ(moved.producer(last.inputs[1]).op->name,
+                  std::string_view(mask).substr(0, std::string_view(mask).find(' ')));
+        const std::vector<TensorRef> inputs = inputs_for(graph);
+        EXPECT_EQ(values_of(interpret(moved, inputs)[1]), values_of(interpret(graph, inputs)[1]));
+    }
+}
+
+TEST_F(MaskPooled, AMaskOfAnotherValueAScaleAndAGradientThatOthersReadStay) {
+    for (const std::string& text :
+         {pooled_relu("relu.grad0 %0 %4", "return %3 %5\n"),
+          pooled_relu("mul %2 %4", "return %3 %5\n"),
+          pooled_relu("leaky_relu.grad0 %2 %4 {negative_slope=0.5}", "return %3 %5\n"),
+          pooled_relu("relu.grad0 %2 %4", "return %3 %4 %5\n")}) {
+        const Graph graph = parse_graph(text);
+        EXPECT_EQ(print(mask_pooled(graph)), print(graph));
+    }
 }
 
 TEST_F(MoveViews, ACastOfAProductIsInOneShapeWithTheRowsBehindIt) {

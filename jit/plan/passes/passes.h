@@ -174,6 +174,10 @@ Graph place_heads(Graph graph);
 // are larger than all else that a language model keeps.
 Graph part_rows(Graph graph);
 
+// A mask such as relu's is applied before the gradient of max pooling, not behind it. Keeps the
+// bits.
+Graph mask_pooled(Graph graph);
+
 // A sum that picks one element of each row picks it from the operand of element-wise ops, not from
 // their result. Why: what is picked of log-softmax needs no walk behind that of its sum.
 Graph pick_operands(Graph graph);
