@@ -168,6 +168,13 @@ void get_rows(const Access& a, const int64_t* offsets, const T* x, T* y) {
 template <class T, class S, class Put>
 void write_rows(const Access& a, const int64_t* offsets, const S* value, T* x, const Put& put) {
     const int64_t run = a.run, rows = row_count(a);
+    if (a.pre > 1) {  // the parts of x that an index along the axes before selects are apart
+        const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, a.places * run));
+        return parallel_for(a.pre, grain, 1, [&](int64_t lo, int64_t hi) {
+            for_rows(a, offsets, lo * a.places, hi * a.places,
+                     [=, &put](int64_t to, int64_t row) { put(x + to, value + row * run, run); });
+        });
+    }
     const int64_t grain = rows * run < 65536
                               ? a.x_elements
                               : std::max<int64_t>(1, a.x_elements / runtime::thread_count());

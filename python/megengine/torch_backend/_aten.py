@@ -127,6 +127,12 @@ def batch_norm(
     return y, mean, ops.rsqrt(var + eps), new_mean, running_var * (1 - momentum) + var * (momentum * count / (count - 1))
 
 
+def batch_norm_without_statistics(x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float) -> tuple[Tensor, ...]:
+    """(result, mean, reciprocal deviation)."""
+    zeros = F.zeros((x._tuple_shape[1],))
+    return batch_norm(x, weight, bias, zeros, zeros, True, momentum, eps)[:3]
+
+
 def batch_norm_backward(
     dy: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor, running_var: Tensor, mean: Tensor, deviation: Tensor, training: bool, eps: float, mask: Any
 ) -> tuple[Tensor, ...]:
@@ -242,13 +248,18 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    given = [i for i in indices if i is not None]
-    if any(i is None for i in indices[: len(given)]) or any(i.dtype == np.bool_ for i in given):
-        raise Unsupported("at other axes than the first ones, or at a mask")
-    shape = np.broadcast_shapes(*(i._tuple_shape for i in given))
-    whole = shape + x._tuple_shape[len(given) :]
+    axes = [axis for axis, i in enumerate(indices) if i is not None]
+    given = [indices[axis] for axis in axes]
+    if any(i.dtype == np.bool_ for i in given):
+        raise Unsupported("at a mask")
+    shape, extents = np.broadcast_shapes(*(i._tuple_shape for i in given)), x._tuple_shape
+    first, last = axes[0], axes[-1] + 1
+    if axes == list(range(first, last)):  # else the axes of the places stand in front
+        whole = extents[:first] + shape + extents[last:]
+    else:
+        whole = shape + tuple(extent for axis, extent in enumerate(extents) if axis not in axes)
     write = ops.index_add if accumulate else ops.index_set
-    return write(x, F.broadcast_to(values, whole), *(F.broadcast_to(i, shape) for i in given), axes=list(range(len(given))))
+    return write(x, F.broadcast_to(values, whole), *(F.broadcast_to(i, shape) for i in given), axes=axes)
 
 
 def embedding_backward(dy: Tensor, indices: Tensor, count: int, padding_idx: int, by_frequency: bool) -> Tensor:
@@ -297,6 +308,11 @@ def full(size: Sequence[int], value: Any, *, dtype: str | None = None, **_: Any)
     return F.full(tuple(size), value, dtype=dtype or ("float32" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"))
 
 
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """A tensor of shape (0,) beside others of any shape adds nothing."""
+    return F.concat([each for each in tensors if each._tuple_shape != (0,)] or list(tensors), axis=dim)
+
+
 def with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, y, alpha=1: function(x, y if alpha == 1 else y * alpha)
 
@@ -306,7 +322,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "max_pool2d_with_indices": max_pool2d, "max_pool2d_with_indices_backward": max_pool2d_backward,
     "avg_pool2d_backward": avg_pool2d_backward,
     "_adaptive_avg_pool2d_backward": lambda dy, x: ops.adaptive_avg_pool_grad(dy, input_shape=x._tuple_shape[-2:]),
-    "_native_batch_norm_legit_functional": batch_norm, "native_batch_norm_backward": batch_norm_backward, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
+    "_native_batch_norm_legit_functional": batch_norm, "_native_batch_norm_legit.no_stats": batch_norm_without_statistics, "native_batch_norm_backward": batch_norm_backward, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "slice_scatter": slice_scatter, "select_scatter": select_scatter, "slice_backward": slice_backward, "select_backward": select_backward,
@@ -316,6 +332,9 @@ TABLE: dict[str, Callable[..., Any]] = {
     "native_dropout": dropout, "rand": rand, "bernoulli.p": bernoulli,
     "var": lambda *given, **options: var_mean(*given, **options)[0], "var_mean": var_mean,
     "arange": arange, "full": full, "scalar_tensor": lambda value, **options: full((), value, **options),
+    "cat": cat,
+    **dict.fromkeys(("empty_permuted", "empty_strided"), lambda size, *order, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32")),
+    **dict.fromkeys(("new_empty", "new_empty_strided"), lambda x, size, *order, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or x.dtype.name)),
     "empty": lambda size, *, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32"),
     "add": with_alpha(lambda x, y: x + y), "sub": with_alpha(lambda x, y: x - y),
     "mul.Scalar": lambda x, y: x * y,
