@@ -249,7 +249,7 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     axes = [axis for axis, i in enumerate(indices) if i is not None]
-    given = [indices[axis] for axis in axes]
+    given = [i for i in indices if i is not None]
     if any(i.dtype == np.bool_ for i in given):
         raise Unsupported("at a mask")
     shape, extents = np.broadcast_shapes(*(i._tuple_shape for i in given)), x._tuple_shape
