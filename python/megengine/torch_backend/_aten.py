@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,8 +24,9 @@ class Unsupported(Exception):
         self.node = node
 
 
-def _pair(value: Any) -> tuple[int, ...]:
-    return tuple(value) * (2 // len(value)) if isinstance(value, Sequence) else (value, value)
+def _each(value: Any, count: int) -> tuple[int, ...]:
+    """By spatial axis, where one number may stand for all."""
+    return tuple(value) * (count // len(value)) if isinstance(value, Sequence) else (value,) * count
 
 
 def _axes(dims: Any, ndim: int) -> list[int]:
@@ -60,9 +62,9 @@ def max_pool2d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilat
 
 
 def max_pool2d_backward(dy: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Tensor:
-    if set(_pair(dilation)) != {1}:
+    if set(_each(dilation, 2)) != {1}:
         raise Unsupported("with a dilation")
-    kernel, stride, padding = _pair(kernel), _pair(stride or kernel), _pair(padding)
+    kernel, stride, padding = _each(kernel, 2), _each(stride or kernel, 2), _each(padding, 2)
     beyond = _beyond(x, dy, kernel, stride, padding)
     wide = F.nn.pad(x, ((0, 0), (0, 0), *((0, each) for each in beyond)), constant_value=-math.inf) if any(beyond) else x
     grad = ops.max_pool_grad(wide, dy, kernel=kernel, stride=stride, padding=padding)
@@ -75,10 +77,11 @@ def _beyond(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int],
     return [max(0, (count - 1) * step + window - extent - 2 * pad) for extent, count, window, step, pad in sizes]
 
 
-def avg_pool2d_backward(
+def avg_pool_backward(
     dy: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: int | None
 ) -> Tensor:
-    kernel, stride, padding = _pair(kernel), _pair(stride or kernel), _pair(padding)
+    rank = x.ndim - 2
+    kernel, stride, padding = _each(kernel, rank), _each(stride or kernel, rank), _each(padding, rank)
     beyond = _beyond(x, dy, kernel, stride, padding)
     if any(beyond) or divisor:  # sums, with the divisors of such windows
         dy = dy * (math.prod(kernel) / _divisors(x, dy, kernel, stride, padding, count_include_pad, divisor))
@@ -88,7 +91,7 @@ def avg_pool2d_backward(
         dy, kernel=kernel, stride=stride, padding=padding, count_include_padding=int(count_include_pad),
         input_shape=[extent + more for extent, more in zip(extents, beyond, strict=True)],
     )  # fmt: skip
-    return grad[:, :, : extents[0], : extents[1]] if any(beyond) else grad
+    return grad[(..., *map(slice, extents))] if any(beyond) else grad
 
 
 def _divisors(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], with_padding: bool, divisor: int | None) -> Any:
@@ -100,7 +103,18 @@ def _divisors(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int
         starts = np.arange(count) * step - pad
         last = np.minimum(starts + window, extent + pad)
         counts.append(last - starts if with_padding else np.minimum(last, extent) - np.maximum(starts, 0))
-    return Tensor(np.outer(*counts).astype(np.float32)).astype(dy.dtype)
+    return Tensor(functools.reduce(np.multiply.outer, counts).astype(np.float32)).astype(dy.dtype)
+
+
+def replication_pad_backward(dy: Tensor, x: Tensor, padding: Sequence[int]) -> Tensor:
+    """padding: (before, behind) of the last axis, then of the one before it, ..."""
+    rank = len(padding) // 2
+    axes, places = list(range(x.ndim - rank, x.ndim)), []
+    for axis, before, behind in zip(axes, padding[-2::-2], padding[::-2], strict=True):
+        extent = x._tuple_shape[axis]
+        line = np.clip(np.arange(-before, extent + behind), 0, extent - 1).astype(np.int32)
+        places.append(Tensor(line).reshape(-1, *(1,) * (x.ndim - 1 - axis)))
+    return ops.index_add(F.zeros_like(x), dy, *places, axes=axes)
 
 
 # -- normalization: with mean and reciprocal deviation, which backward reads
@@ -320,7 +334,8 @@ def with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:
 TABLE: dict[str, Callable[..., Any]] = {
     "convolution_backward": convolution_backward,
     "max_pool2d_with_indices": max_pool2d, "max_pool2d_with_indices_backward": max_pool2d_backward,
-    "avg_pool2d_backward": avg_pool2d_backward,
+    **dict.fromkeys(("avg_pool2d_backward", "avg_pool3d_backward"), avg_pool_backward),
+    **dict.fromkeys((f"replication_pad{rank}d_backward" for rank in (1, 2, 3)), replication_pad_backward),
     "_adaptive_avg_pool2d_backward": lambda dy, x: ops.adaptive_avg_pool_grad(dy, input_shape=x._tuple_shape[-2:]),
     "_native_batch_norm_legit_functional": batch_norm, "_native_batch_norm_legit.no_stats": batch_norm_without_statistics, "native_batch_norm_backward": batch_norm_backward, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
     "_scaled_dot_product_flash_attention_for_cpu": attention,
