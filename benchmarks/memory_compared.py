@@ -1,4 +1,4 @@
-"""Plans at the budgets of published results, for docs/memory_compared.md. Nothing is computed.
+"""Plans at the budgets of published results, for docs/memory_compared.md. Nothing is computed, but for --run.
 
     python benchmarks/memory_compared.py resnet50 --level 3
     python benchmarks/memory_compared.py resnet50 --run 4      # computes: the least limit at batch 4 beside no limit

@@ -168,10 +168,11 @@ void get_rows(const Access& a, const int64_t* offsets, const T* x, T* y) {
 template <class T, class S, class Put>
 void write_rows(const Access& a, const int64_t* offsets, const S* value, T* x, const Put& put) {
     const int64_t run = a.run, rows = row_count(a);
-    if (a.pre > 1) {  // the parts of x that an index along the axes before selects are apart
-        const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, a.places * run));
+    if (a.pre >= runtime::thread_count()) {  // no place is in two of the parts along these axes
+        const int64_t of_part = rows / a.pre;
+        const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, of_part * run));
         return parallel_for(a.pre, grain, 1, [&](int64_t lo, int64_t hi) {
-            for_rows(a, offsets, lo * a.places, hi * a.places,
+            for_rows(a, offsets, lo * of_part, hi * of_part,
                      [=, &put](int64_t to, int64_t row) { put(x + to, value + row * run, run); });
         });
     }

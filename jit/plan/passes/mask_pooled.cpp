@@ -18,10 +18,9 @@ namespace {
 using runtime::ScalarOp;
 using runtime::ScalarProgram;
 
-// The instruction that makes the value, before it is converted.
-int without_casts(const ScalarProgram& program, int id) {
-    while (program[id].op == ScalarOp::narrow || program[id].op == ScalarOp::cast)
-        id = program[id].args[0];
+// The instruction that makes the value, before it is rounded to halves.
+int before_rounding(const ScalarProgram& program, int id) {
+    while (program[id].op == ScalarOp::narrow) id = program[id].args[0];
     return id;
 }
 
@@ -70,13 +69,13 @@ private:
     bool masks(const Node& node) const {
         const std::vector<Type> operands = graph().types(node.inputs);
         ScalarProgram program;
-        const int result = without_casts(
+        const int result = before_rounding(
             program, runtime::build_expr({*node.op, node.attrs, operands},
                                          graph().type(node.outputs[0]).dtype, program));
         const runtime::ScalarInst& choice = program[result];
         if (choice.op != ScalarOp::select || reads(program, choice.args[0], 1)) return false;
-        const auto& kept = program[without_casts(program, choice.args[1])];
-        const auto& other = program[without_casts(program, choice.args[2])];
+        const auto& kept = program[before_rounding(program, choice.args[1])];
+        const auto& other = program[before_rounding(program, choice.args[2])];
         return kept.op == ScalarOp::input && kept.bits == 1 && other.op == ScalarOp::constant &&
                other.bits == 0;
     }

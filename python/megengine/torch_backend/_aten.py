@@ -262,18 +262,9 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    axes = [axis for axis, i in enumerate(indices) if i is not None]
-    given = [i for i in indices if i is not None]
-    if any(i.dtype == np.bool_ for i in given):
+    if any(i is not None and i.dtype == np.bool_ for i in indices):
         raise Unsupported("at a mask")
-    shape, extents = np.broadcast_shapes(*(i._tuple_shape for i in given)), x._tuple_shape
-    first, last = axes[0], axes[-1] + 1
-    if axes == list(range(first, last)):  # else the axes of the places stand in front
-        whole = extents[:first] + shape + extents[last:]
-    else:
-        whole = shape + tuple(extent for axis, extent in enumerate(extents) if axis not in axes)
-    write = ops.index_add if accumulate else ops.index_set
-    return write(x, F.broadcast_to(values, whole), *(F.broadcast_to(i, shape) for i in given), axes=axes)
+    return FUNCTIONS["index_put"](x, indices, values, accumulate)
 
 
 def embedding_backward(dy: Tensor, indices: Tensor, count: int, padding_idx: int, by_frequency: bool) -> Tensor:
@@ -322,11 +313,6 @@ def full(size: Sequence[int], value: Any, *, dtype: str | None = None, **_: Any)
     return F.full(tuple(size), value, dtype=dtype or ("float32" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"))
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """A tensor of shape (0,) beside others of any shape adds nothing."""
-    return F.concat([each for each in tensors if each._tuple_shape != (0,)] or list(tensors), axis=dim)
-
-
 def with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, y, alpha=1: function(x, y if alpha == 1 else y * alpha)
 
@@ -347,10 +333,8 @@ TABLE: dict[str, Callable[..., Any]] = {
     "native_dropout": dropout, "rand": rand, "bernoulli.p": bernoulli,
     "var": lambda *given, **options: var_mean(*given, **options)[0], "var_mean": var_mean,
     "arange": arange, "full": full, "scalar_tensor": lambda value, **options: full((), value, **options),
-    "cat": cat,
-    **dict.fromkeys(("empty_permuted", "empty_strided"), lambda size, *order, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32")),
-    **dict.fromkeys(("new_empty", "new_empty_strided"), lambda x, size, *order, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or x.dtype.name)),
-    "empty": lambda size, *, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32"),
+    **dict.fromkeys(("empty", "empty_permuted", "empty_strided"), lambda size, *order, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32")),
+    "new_empty_strided": lambda x, size, strides, **options: FUNCTIONS["new_empty"](x, size, **options),
     "add": with_alpha(lambda x, y: x + y), "sub": with_alpha(lambda x, y: x - y),
     "mul.Scalar": lambda x, y: x * y,
     "copy": lambda x, value: F.broadcast_to(value, x._tuple_shape).astype(x.dtype),

@@ -147,17 +147,25 @@ def _end(end: Any) -> Any:
 
 
 @wrap
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """One behind the other; a tensor of shape (0,) beside others of any shape adds nothing."""
+    return F.concat([each for each in tensors if each._tuple_shape != (0,)] or list(tensors), axis=dim)
+
+
+@wrap
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """``input`` with ``values`` at the indices, or with these added, so that a place that occurs twice gets both."""
-    if accumulate:
-        axes = [axis for axis, places in enumerate(indices) if places is not None]
-        if axes != [*range(axes[0], axes[0] + len(axes))]:
-            raise ValueError("index_put: accumulate=True with indices that are apart is not supported")
-        places = [F.broadcast_to(each, np.broadcast_shapes(*(i.shape for i in indices if i is not None))) for each in indices if each is not None]
-        shape = input._tuple_shape
-        region = (*shape[: axes[0]], *places[0]._tuple_shape, *shape[axes[-1] + 1 :])
-        return ops.index_add(input, F.broadcast_to(values, region), *places, axes=tuple(axes))
-    return _written(input, tuple(slice(None) if i is None else i for i in indices), values)
+    if not accumulate:
+        return _written(input, tuple(slice(None) if i is None else i for i in indices), values)
+    axes = [axis for axis, places in enumerate(indices) if places is not None]
+    shape = np.broadcast_shapes(*(places._tuple_shape for places in indices if places is not None))
+    extents, first, last = input._tuple_shape, axes[0], axes[-1] + 1
+    if axes == [*range(first, last)]:  # else the axes of the places stand in front
+        region = (*extents[:first], *shape, *extents[last:])
+    else:
+        region = (*shape, *(extent for axis, extent in enumerate(extents) if axis not in axes))
+    given = [F.broadcast_to(places, shape) for places in indices if places is not None]
+    return ops.index_add(input, F.broadcast_to(values, region), *given, axes=tuple(axes))
 
 
 def _written(input: Tensor, place: Any, values: Any) -> Tensor:
@@ -310,7 +318,7 @@ FUNCTIONS = {
     "flip": flip,
     "meshgrid": lambda *tensors, indexing="ij": F.meshgrid(*_sizes(tensors), indexing=indexing),
     # pieces
-    "cat": lambda tensors, dim=0: F.concat(tensors, axis=dim),
+    "cat": cat,
     "stack": lambda tensors, dim=0: F.stack(tensors, axis=dim),
     "select": lambda input, dim, index: input[_along(dim, index)],
     "slice": lambda input, dim=0, start=None, end=None, step=1: input[_along(dim, slice(start, _end(end), step))],
