@@ -168,9 +168,9 @@ void Session::finish() {
     }
 }
 
-void Session::abort() noexcept {
+void Session::abort(bool wants_values) noexcept {
     // Running it op by op would take more memory still; and a plan alone leaves all as it was.
-    if (is_refused_ || function_.options.only_plan) return;
+    if (!wants_values || is_refused_ || function_.options.only_plan) return;
     const std::vector<RecordId> live = live_values();
     try {
         compute_now(live, true);

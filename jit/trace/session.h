@@ -66,8 +66,9 @@ public:
     // The body has returned: run what is left; placeholders that are alive have data afterwards.
     // After an error, they have it as after abort().
     void finish();
-    // The body has raised: what it issued so far is computed as eager mode would have.
-    void abort() noexcept;
+    // The body has raised: what it issued so far is computed as eager mode would have, or stays
+    // without a value where nobody `wants_values`.
+    void abort(bool wants_values = true) noexcept;
 
     const TraceFunction& function() const { return function_; }
     const std::shared_ptr<Version>& version() const { return version_; }

@@ -47,9 +47,10 @@ public:
     bool has_read() const { return has_read_; }
     const Recording& recorded() const { return recorded_; }
 
-    // Does nothing when the call has not begun, or has ended.
-    void abort(nb::list arguments) {
-        if (auto call = TracedCall::take(this, arguments)) call->abort();
+    // Does nothing when the call has not begun, or has ended. What the body has issued gets values
+    // if somebody `wants_values`; else the call leaves all as it was.
+    void abort(nb::list arguments, bool wants_values) {
+        if (auto call = TracedCall::take(this, arguments)) call->abort(wants_values);
     }
 
     // Ends a call that is compared with one without the body: nothing stays changed. Returns what
@@ -315,7 +316,7 @@ void bind_trace(nb::module_& m) {
         .def(nb::init<const jit::TraceOptions&>(), nb::arg("options"))
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
-        .def("abort", &PyTrace::abort, nb::arg("arguments"))
+        .def("abort", &PyTrace::abort, nb::arg("arguments"), nb::arg("wants_values") = true)
         .def("try_out", &PyTrace::try_out, nb::arg("arguments"), nb::arg("results"),
              nb::sig("def try_out(self, arguments: list[Tensor], results: list[Tensor]) -> "
                      "tuple[list[tuple[Tensor, bool, Tensor | None]], list[Tensor]]"))

@@ -291,12 +291,12 @@ void TracedCall::finish() {
     if (is_planned) roll_back(true);
 }
 
-void TracedCall::abort() {
+void TracedCall::abort(bool wants_values) {
     {
         const runtime::WithoutHostLock release;
-        session().abort();
+        session().abort(wants_values);
     }
-    roll_back(session().function().options.only_plan || session().is_refused());
+    roll_back(!wants_values || session().function().options.only_plan || session().is_refused());
 }
 
 std::vector<Rebound::Lasting> TracedCall::try_out(const std::function<void()>& look) {

@@ -80,7 +80,7 @@ public:
     void settle();
     // The body has returned, or raised: values that it has issued get data, others are undone.
     void finish();
-    void abort();
+    void abort(bool wants_values = true);
     // Computes values that the body has issued and returns what it would have changed. Then all,
     // random generators too, is as before the call, even if this throws. `look` runs before that.
     std::vector<Rebound::Lasting> try_out(const std::function<void()>& look);

@@ -61,7 +61,7 @@ class Replay:
             function.begin_capture(arguments)
             results = self._body(*arguments)
         except BaseException:
-            function.abort(arguments)
+            function.abort(arguments, wants_values=False)  # nobody has them, and a limit has no room for them
             raise
         if (why := function.finish_capture(arguments, results, _GUARDS)) is not None:
             raise RuntimeError(f"Replay: the body cannot be recorded: {why}")

@@ -90,6 +90,11 @@ def _by_data(node: fx.Node) -> str:
     return ""
 
 
+def is_check(node: fx.Node) -> bool:
+    """Does it raise where a tensor holds 0?"""
+    return name_of(node).startswith("_assert_async")
+
+
 def is_random(node: fx.Node) -> bool:
     """Does it draw from a generator, so that it gives other values when it is computed again?"""
     if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
@@ -120,6 +125,8 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
         return "" if is_pythons else "no ATen operation"
     if function_of(name) is None:
         return "an operation that megjit does not have, or that torch does better"
+    if "val" not in node.meta and not is_check(node):
+        return "a check of numbers"
     if name.startswith(("pow.", "float_power.")) and not node.meta["val"].is_floating_point():
         return "powers of integers, which megjit computes as floats"
     if name == "max_pool2d_with_indices.default" and any(user.args[1] == 1 and user.users for user in node.users):

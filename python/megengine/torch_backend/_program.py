@@ -32,7 +32,7 @@ from ._layouts import (
     lies_as_ours,
     order_of,
 )
-from ._partition import DTYPES, line_of, name_of, tensors_in, user_line_of
+from ._partition import DTYPES, is_check, line_of, name_of, tensors_in, user_line_of
 from ._private import unset_fake_temporarily
 from ._views import Views
 
@@ -111,7 +111,8 @@ class Program:
         self._limit = memory_limit_bytes(options.get("memory_limit"))
         if self._limit:  # blocks of up to 1 MiB take what they need, too: what is free counts
             _core.set_memory_growth(2**21, 0, 0.0, "cpu0:0")
-        given = list(graph.graph.output_node().args[0])
+        self._checks = [node for node in graph.graph.nodes if is_check(node)]  # whose conditions come behind the results
+        given = self._given = [*graph.graph.output_node().args[0], *(node.args[0] for node in self._checks)]
         first = {node: place for place, node in reversed([*enumerate(given)]) if isinstance(node, fx.Node)}
         self._chosen = [place for place, node in enumerate(given) if first.get(node, place) == place]  # each value once
         results = [given[place] for place in self._chosen]
@@ -123,6 +124,7 @@ class Program:
         self._orders = {place: order for place, node in enumerate(inputs) if (order := order_of(node.meta.get("val")))}
         self._copied = sum(_bytes_of_copy(node.meta.get("val")) for place, node in enumerate(inputs) if place not in self._orders)
         self._takes_tensors_alone = all(isinstance(node.meta.get("val"), torch.Tensor) for node in inputs)
+        self._unread = {place for place, node in enumerate(inputs) if not node.users}
         places = {node: place for place, node in enumerate(inputs)}
         self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
         self._copied += _bytes_of_shared(results)
@@ -139,7 +141,7 @@ class Program:
         self._outside = [*outside]
         if self._copied:
             self._outside.append(OutsideProgram("copies of arguments and results", "strides that are not row-major in any order of axes, or memory of another value", self._copied))
-        self._is_plain = self._takes_tensors_alone and not (self.draws or self._limit or self._orders or self._result_orders or self._views)
+        self._is_plain = self._takes_tensors_alone and not (self._checks or self.draws or self._limit or self._orders or self._result_orders or self._views)
         # The next call, of a plain program whose results could all be shared: empties the arguments, or gives None and leaves them.
         self.quick: Callable[[list[Any]], list[Any] | None] | None = None
         self._replays: dict[tuple[Any, ...], tuple[Replay, dict[Any, list[Any]]]] = {}
@@ -173,7 +175,12 @@ class Program:
             theirs[place] = theirs[place].permute(_inverse(order))
         if self._views:
             self._views.place(arguments, theirs)
-        return [theirs[row] for row in self._rows]
+        results = [theirs[row] for row in self._rows]
+        count = len(results) - len(self._checks)
+        for node, holds in zip(self._checks, results[count:], strict=True):
+            if not holds:
+                raise RuntimeError(node.args[1] if len(node.args) > 1 else "Expected Tensor with single nonzero value, but got zero")
+        return results[:count]
 
     def _by_copies(self, arguments: list[Any], form: list[Any], found: list[Tensor], theirs: list[Any]) -> list[Any]:
         """The results, of which some are no tensors, are arguments, or cannot be given away as they lie."""
@@ -208,6 +215,7 @@ class Program:
             tensors, sizes = given, (limit, *turned)
         else:
             tensors = [value for value in given if isinstance(value, Tensor)]
+            given = [None if place in self._unread and not isinstance(value, Tensor) else value for place, value in enumerate(given)]
             sizes = (limit, *turned, None, *(value for value in given if not isinstance(value, Tensor)))
         if sizes not in self._replays:
             if self._limit and len(self._replays) == _MOST_REPLAYS:
@@ -233,8 +241,8 @@ class Program:
             self._replays[sizes] = share_arena(replay), forms
         return (*self._replays[sizes], tensors)
 
-    def interpret(self, arguments: list[Any]) -> list[Any]:
-        """The graph's results, in a recording. Unsupported, with the node, for a form that we do not have."""
+    def interpret(self, arguments: list[Any], with_checks: bool = True) -> list[Any]:
+        """The graph's results, then the conditions of its checks, in a recording. Unsupported, with the node, for a form that we do not have."""
         known: dict[fx.Node, Any] = {}
         rest = iter(arguments)
         for node in self._graph.graph.nodes:
@@ -243,8 +251,9 @@ class Program:
             elif node.op == "get_attr":
                 known[node] = self._constant(node.target)
             elif node.op == "output":
-                return [known[each] if isinstance(each, fx.Node) else each for each in node.args[0]]
-            else:
+                given = self._given if with_checks else node.args[0]
+                return [known[each] if isinstance(each, fx.Node) else each for each in given]
+            elif not is_check(node):
                 try:
                     with _core.UserLine(self._line_of(node)):
                         known[node] = _settled(self._apply(node, known), node.meta["val"])

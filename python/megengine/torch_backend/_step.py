@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 from torch.utils import _pytree
 
 from .. import _core
@@ -15,7 +16,7 @@ from ..jit.report import MemoryPlan
 from ..tensor import Tensor
 from ._exported import Exported, Whole, exported
 from ._layouts import is_channels_last, lies_as_ours
-from ._partition import place_of, reasons_against
+from ._partition import is_check, place_of, reasons_against
 from ._program import (
     Program,
     as_ours,
@@ -120,6 +121,17 @@ class Step:
         return self._programs[key], arguments
 
 
+def _checks_of(graph: fx.GraphModule, options: dict[str, Any]) -> Program | None:
+    """The checks of a graph, without its results."""
+    if not any(is_check(node) for node in graph.graph.nodes):
+        return None
+    alone = fx.Graph()
+    alone.graph_copy(graph.graph, {})
+    alone.output(())
+    alone.eliminate_dead_code()
+    return Program(fx.GraphModule(graph, alone), options)
+
+
 class _StepProgram:
     """Steps with batches of one form."""
 
@@ -134,6 +146,7 @@ class _StepProgram:
         self._name, self._options = name, dict(options)
         self._max_grad_norm: float | None = self._options.pop("max_grad_norm")
         self._program = Program(exported.graph, self._options)
+        self._checks = _checks_of(exported.graph, self._options)
         rule = RULES[type(optimizer)]
         known = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
         self._trained = [_Trained(each, known[each], rule, optimizer.state) for each in exported.trained if each in known]
@@ -144,6 +157,8 @@ class _StepProgram:
         return replay.plan(given)
 
     def run(self, arguments: list[torch.Tensor]) -> torch.Tensor:
+        if self._checks:  # before anything is written
+            self._checks([*self._exported.held, *arguments, torch.ones((), dtype=self._exported.loss.dtype)])
         replay, given, lent = self._ready(arguments)
         if self._program.draws:
             seed_from_torch()
@@ -184,7 +199,7 @@ class _StepProgram:
         inputs, numbers = given[: self._exported.input_count], given[self._exported.input_count :]
         one = Tensor(1.0, dtype=str(self._exported.loss.dtype).removeprefix("torch."))  # the gradient of the loss
         held = [self._lent[each].ours for each in self._exported.held]
-        found = self._exported.results(self._program.interpret([*held, *inputs, one]))
+        found = self._exported.results(self._program.interpret([*held, *inputs, one], with_checks=False))
         gradients = [found.gradients[each.parameter] for each in self._trained]
         if self._max_grad_norm is not None:
             gradients = clipped(gradients, self._max_grad_norm)

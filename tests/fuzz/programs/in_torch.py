@@ -100,6 +100,7 @@ _TEXTS = {
     "{v} = {single} * mge.tensor(F.ones(1) * 0.5)": "{v} = {single} * (torch.ones(1) * 0.5)",
     "F.clip({any}, -100, 100).astype('{whole_dtype}')": "{any}.clamp(0, 100).to(torch.{whole_dtype})",
     "F.argsort({float}.reshape(1, -1))[0]": "torch.argsort({float}.reshape(1, -1), stable=True)",
+    "F.topk({float}.reshape(1, -1), 1)[0]": "torch.topk({float}.reshape(1, -1), 1)[0].detach()",  # among equals it takes any, which gets the gradient
     "F.cond(F.sum({float}) > 0, lambda: {float} * 2, lambda: {float} + {float})": "torch.cond({float}.sum() > 0, lambda q: q * 2, lambda q: q + q, ({float},))",
     "F.cond(F.sum({single}) > 1, lambda q: F.relu(q) + p0[0, 0], lambda q: q * p0[0, 1], {single})": (
         "torch.cond({single}.sum() > 1, lambda q: torch.relu(q) + p0[0, 0], lambda q: q * p0[0, 1], ({single},))"
@@ -114,6 +115,7 @@ _TEXTS = {
     "{v} = {single} + [[0.5]]": "",
     "{v} = {single} * np.array([1.0, 2.0, 3.0, 4.0], 'float32')[:1]": "{v} = {single} * torch.from_numpy(np.array([1.0, 2.0, 3.0, 4.0], 'float32')[:1])",
     "if isinstance(r, tuple) and isinstance(r[0], mge.Tensor):\n    r[0][...] = 1": "if isinstance(r, tuple) and isinstance(r[0], torch.Tensor):\n    r[0][...] = 1",
+    "if isinstance(r, list):\n    r[0] *= 2": "if isinstance(r, list) and r[0].dtype != torch.bool:\n    r[0] *= 2",
     "a['x'] = np.array(a['x'])": "",
     "q0._reset(p0)\np0[...] = p0 * 2": "",
 }
@@ -214,7 +216,7 @@ def row(given: Any) -> Any:
     if not isinstance(given, Row) or given in OWN:
         return given
     text = _written(given.text)
-    return replace(given, text=text) if text else None
+    return replace(given, text=text, may=(*given.may, *(["sizes"] if "torch.cond" in text else []))) if text else None
 
 
 @cache

@@ -145,11 +145,16 @@ def is_settled(program: Program, text: str, call: int) -> bool:
     """Whether eager mode gives nearly the same for nearly the same numbers: a floor of a sum, say, may fall on either side."""
     want = run(text, ways.eager, language=program.language)[call]
     step = 2e-3 if re.search(r"float16|\bhalf\b|\blow\b", text) else 2e-5
-    for factor in (1 + step, 1 - step):
+    for sign in (1, -1):
 
-        def nudge(scope: dict[str, Any], factor: float = factor) -> None:
+        def nudge(scope: dict[str, Any], sign: int = sign) -> None:
             plain = scope["numbers"]
-            scope["numbers"] = lambda *args: plain(*args) * np.float32(factor)
+
+            def nudged(*args: Any) -> np.ndarray:
+                values = np.asarray(plain(*args))  # each by a factor of its own: norms take a common one out
+                return values * (1 + sign * step * np.random.RandomState(1).uniform(0.5, 1, values.shape)).astype(np.float32)
+
+            scope["numbers"] = nudged
 
         if difference(run(text, ways.eager, nudge, program.language)[call], want, max(2e-3, 4 * step)):
             return False

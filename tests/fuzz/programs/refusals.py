@@ -19,6 +19,8 @@ REFUSALS: dict[str, str] = {
     "modes": r"has train\(\) or eval\(\) been called",
     # A shape that follows from the data: whoever asks for it reads it; -1 and reshape(-1) ask, and the record has the number.
     "selects": r"is read inside a function traced|the body reads tensor values|this call does not follow the recorded one",
+    # Branches whose results torch cannot prove to have one size: then data decides it, and under a limit sizes of arguments must not change.
+    "sizes": r"in one graph data decides sizes, and sizes of arguments change",
 }
 
 
