@@ -255,6 +255,11 @@ def mode(trains: bool) -> AbstractContextManager[Any]:
     return torch.set_grad_enabled(trains)
 
 
+def scale(tensor: Any, factors: np.ndarray) -> None:
+    if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+        tensor.data.mul_(torch.tensor(factors))
+
+
 TRAININGS = (
     PLAIN_OUTSIDE,
     replace(PLAIN_OUTSIDE, then=("with torch.no_grad():", "    for p in params:", "        if p.grad is not None:", "            p -= 0.1 * p.grad")),
@@ -264,5 +269,5 @@ TRAININGS = (
 )
 TORCH = Language(
     head=_HEAD, call=_CALL, restore=_RESTORE, forget="    opt.state.clear()\n", copy="t.detach().clone()", seed="torch.manual_seed({})", tensor="torch.tensor(value)",
-    kind=kind, array=array, given=given, mode=mode, row=row, caller=caller, state=state, trainings=TRAININGS, own=OWN,
+    kind=kind, array=array, given=given, mode=mode, scale=scale, row=row, caller=caller, state=state, trainings=TRAININGS, own=OWN,
 )  # fmt: skip

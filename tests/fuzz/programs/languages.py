@@ -26,6 +26,7 @@ class Language:
 
     seed, tensor: calls of the framework. kind: dtype and shape of an operand, None of what is none. array: a copy of what a program gave.
     given: arguments as a function gets them, which trains or not. mode: where statements are tried.
+    scale: multiplies a tensor of real numbers by an array, in place.
     row: how a row is written, None where it cannot be; caller: a row of what a caller does between calls; state: how a state is made, "" where there is none.
     trainings: where they are not those of rows_state.py. own: rows that no other language has. without: arguments that its programs do not have.
     """
@@ -41,6 +42,7 @@ class Language:
     array: Callable[[Any], np.ndarray]
     given: Callable[[dict[str, np.ndarray], bool], dict[str, Any]]
     mode: Callable[[bool], AbstractContextManager[Any]]
+    scale: Callable[[Any, np.ndarray], None]
     row: Callable[[Any], Any]
     caller: Callable[[Any], Any]
     state: Callable[[str], str]
@@ -58,6 +60,11 @@ def kind(value: Any) -> tuple[str, tuple[int, ...]] | None:
 def array(value: Any) -> np.ndarray:
     """A copy: the program goes on, and may write into what it gave."""
     return np.array(value.numpy() if isinstance(value, mge.Tensor) else value)
+
+
+def scale(tensor: Any, factors: np.ndarray) -> None:
+    if isinstance(tensor, mge.Tensor) and tensor.dtype.kind == "f":
+        tensor[...] = tensor * mge.tensor(factors).astype(tensor.dtype)
 
 
 MEGENGINE = Language(
@@ -99,6 +106,7 @@ def restore():
     array=array,
     given=lambda values, trains: {name: mge.tensor(value) for name, value in values.items()},
     mode=lambda trains: nullcontext(),
+    scale=scale,
     row=lambda row: row,
     caller=lambda row: row,
     state=lambda made: made,
