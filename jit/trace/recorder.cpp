@@ -314,6 +314,7 @@ void Recorder::on_read(Tensor& tensor) {
     RecordedValue& value = record()[id];
     note_extent_reads(notes().of_extents_of(id).extents);
     if (value.tensor) return;  // static: equal in every call
+    if (read_host_value(tensor)) return;
     if (function_.options.symbolic) {
         if (tensor.has_data()) return;  // a barrier has computed it
         refuse(

@@ -365,6 +365,7 @@ void Replayer::run_to_barrier() {
 void Replayer::on_read(Tensor& tensor) {
     note_read(tensor);
     if (!is_placeholder(tensor) || tensor.has_data()) return;
+    if (read_host_value(tensor)) return;
     const auto fits = [&](const Record& rec) {
         const Event* event = event_of(rec);
         return event && event->kind == EventKind::barrier &&

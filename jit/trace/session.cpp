@@ -13,6 +13,7 @@
 
 namespace megjit::jit {
 
+using runtime::Tensor;
 using runtime::Tensors;
 
 std::unique_ptr<Session> Session::begin(TraceFunction& function,
@@ -152,9 +153,37 @@ void Session::take_back_keys() const {
 }
 
 void Session::note_read(const runtime::Tensor& tensor) {
-    const bool is_static = is_placeholder(tensor) ? !!record()[RecordId{tensor.trace.value}].tensor
-                                                  : tensor.is_constant;
+    const bool is_static = is_placeholder(tensor)
+                               ? follows_from_host_data(RecordId{tensor.trace.value})
+                               : tensor.is_constant;
     if (read_at_.empty() && !is_static) read_at_ = where_();
+}
+
+bool Session::follows_from_host_data(RecordId value) const {
+    const Record& rec = record();
+    std::vector<RecordId> waiting{value};
+    std::vector<bool> seen(rec.values.size());
+    while (!waiting.empty()) {
+        const RecordId id = waiting.back();
+        waiting.pop_back();
+        if (seen[at(id)] || rec[id].tensor) continue;
+        seen[at(id)] = true;
+        if (rec.is_from_outside(id)) {
+            if (rec.input(id).kind != Input::Kind::constant) return false;
+            continue;
+        }
+        const Node& node = rec.graph.producer(id);
+        if (node.kind != NodeKind::op || runtime::is_ordered(*node.op)) return false;
+        waiting.insert(waiting.end(), node.inputs.begin(), node.inputs.end());
+    }
+    return true;
+}
+
+bool Session::read_host_value(const Tensor& placeholder) {
+    const RecordId id{placeholder.trace.value};
+    if (!follows_from_host_data(id)) return false;
+    compute_now({id}, true);
+    return true;
 }
 
 void Session::finish() {

@@ -98,6 +98,9 @@ protected:
 
     virtual void complete() = 0;  // the part of finish() that each kind of session has
     void note_read(const runtime::Tensor& tensor);
+    // Computes a value that the host reads if it follows from constants and host data of the body
+    // alone, which is no reason to run what is recorded; else returns false.
+    bool read_host_value(const runtime::Tensor& placeholder);
 
     Record& record() { return version_->record; }
     const Record& record() const { return version_->record; }
@@ -105,6 +108,7 @@ protected:
     runtime::Results compute_outside(const OpDef& op, const Attrs& attrs,
                                      std::span<const TensorRef> inputs, runtime::Device& device);
     void run_segment(uint32_t index);
+    bool follows_from_host_data(RecordId value) const;
     // Computes record values now, by eager kernels.
     // `waits`: a value that a queue cannot compute makes it throw, instead of being lost.
     void compute_now(const std::vector<RecordId>& wanted, bool waits = false);

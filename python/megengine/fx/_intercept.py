@@ -10,7 +10,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from .._files import admitted
 from .._graph.tree import leaves
@@ -30,6 +30,7 @@ from ._watch import (
 )
 from .proxy import Proxy, TraceError
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _wrapped_names = admitted.registered_globals  # (globals, name) given to wrap
 _OPERATORS = frozenset(f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS))
 
@@ -38,6 +39,7 @@ class _Watching(Watcher):
     """Tells a `Tracer` of what proxies take part in."""
 
     functions: set[Callable[..., Any]] = {*RECORDED, *RANDOM_METHODS}
+    makers: set[Callable[..., Any]] = set()  # whose calls are recorded even without proxies
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
@@ -46,7 +48,7 @@ class _Watching(Watcher):
         if fn in RANDOM_METHODS:  # recorded in any case: each run draws numbers of its own
             drawn = getattr(args[0], fn.__name__)
             return self._tracer.create_proxy("call_function", drawn, args[1:], kwargs)
-        if any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs))):
+        if fn in self.makers or any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs))):
             return self._tracer.create_proxy("call_function", fn, args, kwargs)
         return original(*args, **kwargs)
 
@@ -121,6 +123,13 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
         raise RuntimeError(f"wrap({name!r}) must be called at the top level of a module")
     _wrapped_names.append((caller.f_globals, name))
     return fn_or_name
+
+
+def wrap_maker(fn: _Function) -> _Function:
+    """As `wrap`, for a function whose result is made anew in each run of a graph, from numbers too."""
+    _Watching.makers.add(fn)
+    wrapped: _Function = wrap(fn)
+    return wrapped
 
 
 def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -277,7 +277,7 @@ class Tracer:
         Raises
         ------
         TraceError
-            For modules, and for proxies of another trace.
+            For modules that the root does not hold, and for proxies of another trace.
         """
         return map_leaves(a, self._leaf)
 
@@ -287,9 +287,11 @@ class Tracer:
                 raise TraceError(f"{value!r} belongs to another trace\n  at:  {users_line()}")
             return value.node
         if isinstance(value, M.Module):
+            if path := self._modules.get(id(value)):
+                return self.create_node("get_attr", path, (), {})
             raise TraceError(
-                f"a {type(value).__name__} is passed as an argument, which a graph cannot hold\n"
-                f"  fix: make the callee a leaf module that holds it\n  at:  {users_line()}"
+                f"a {type(value).__name__} is passed as an argument, and is not a submodule of {type(self.root).__name__}\n"
+                f"  fix: keep it in an attribute of a module\n  at:  {users_line()}"
             )
         return self._tensor_node(value) if isinstance(value, Tensor) else value
 

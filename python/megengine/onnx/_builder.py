@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import functional as F
 from .. import fx
 from ..module import Module
 from ..tensor import Parameter, Tensor
 from ._proto import OnnxError, held_as, onnx
+from .functions.arrays import constant
 
 REAL = frozenset({"float32", "float16", "bfloat16"})
 MOST_ELEMENTS = 1024  # of a value that is kept as known while loading
@@ -25,6 +27,7 @@ class Operand:
     """A value of the ONNX graph. array: what it holds, where that is known.
 
     shape: None where it is not known, and in the place of extents that differ from call to call. dtype: ours, "" unknown.
+    is_of_sizes: it follows from extents and constants alone.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Operand:
     dtype: str = ""
     shape: tuple[int | None, ...] | None = None
     partial: np.ma.MaskedArray | None = None  # what is known of the elements: others are masked
+    is_of_sizes: bool = False
 
     def hold(self, array: np.ndarray) -> None:
         """The value is known."""
@@ -127,7 +131,22 @@ class Builder:
             if operand.array is None:
                 raise OnnxError(f"load: nothing makes {operand.name!r}")
             operand.node = self.store(operand.name, operand.array)
-        return operand.node
+        return self.shaped(operand, operand.array.shape) if operand.array is not None else operand.node
+
+    def shaped(self, operand: Operand, shape: tuple[int, ...]) -> fx.Node:
+        """The node that gives a constant in another shape. It is stored once, in the shape that the first reader wants."""
+        if operand.array is None:
+            raise AssertionError("operand.array is not None does not hold")
+        if operand.node is None:
+            operand.node = self.store(operand.name, operand.array.reshape(shape))
+        is_so = operand.node.op != "get_attr" or self.attributes[str(operand.node.target)]._tuple_shape == shape
+        return operand.node if is_so else self.call(F.reshape, operand.node, shape)
+
+    def made(self, operand: Operand) -> fx.Node:
+        """As `tensor`, but what is known is made in each call, and is no tensor of the module, whose value a symbolic trace could not read."""
+        if operand.array is None:
+            return self.tensor(operand)
+        return self.call(constant, operand.array.tolist(), held_as(operand.array.dtype.name), name=operand.name)
 
     def call(self, function: Callable[..., Any], *args: Any, name: str = "", **kwargs: Any) -> fx.Node:
         """Calls a function; the value is named like an ONNX value."""

@@ -16,6 +16,7 @@ _FOLDED = frozenset({
     "And", "GreaterOrEqual", "LessOrEqual", "Neg", "Not", "Or", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Sqrt",
     "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
 })  # fmt: skip
+OF_SIZES = _FOLDED | {"ConstantOfShape", "Expand", "Range"}  # ops that compute sizes of sizes
 # Ops whose result has the elements of their first operand (Concat: of all operands), cast or at other places. Only they are
 # folded over a masked element, which stays masked; what any other op makes of it follows from its value.
 _MOVING = frozenset({"Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
@@ -27,7 +28,7 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
         return _constant(node)
     if node.op_type in ("Shape", "Size") and inputs and inputs[0] is not None and inputs[0].shape is not None:
         return _extents(node, inputs[0].shape)
-    if node.op_type not in _FOLDED | {"ConstantOfShape", "Range"} or not inputs:
+    if node.op_type not in OF_SIZES - {"Expand"} or not inputs:
         return None
     places = {name: place for place, name in enumerate(node.input) if name}  # the last one, of an operand that stands twice
     feeds: dict[str, Any] = {name: _held(inputs[place], node.op_type, place) for name, place in places.items()}

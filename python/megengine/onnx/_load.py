@@ -14,6 +14,7 @@ import numpy as np
 from .. import _core, fx
 from ..jit import trace
 from ..reports.progress import Progress
+from ..tensor import Tensor
 from ._builder import Builder, Operand, array_of
 from ._control_flow import CONTROL_FLOW, Holder, held_graphs
 from ._folding import folded
@@ -88,11 +89,12 @@ class Loader:
         """The model as a module. given: its inputs. large: its tensors that the graph has as inputs, too."""
         self._add_tensors([*self.graph.initializer, *large.values()])
 
-        def probe() -> None:
+        def probe(unknown: Tensor) -> None:
+            self.probes.unknown = unknown
             self._add_all(given)
             _core.forget_refusals()  # probes of nodes that read values give no shape
 
-        trace(probe, record_only=True, symbolic_shape=False)()
+        trace(probe, record_only=True, symbolic_shape=False)(Tensor(0))
         if self.problems:
             listed = "".join(f"\n  {what}: {', '.join(names)}" for what, names in self.problems.items())
             raise OnnxError(f"load: {len(self.problems)} kinds of nodes have no counterpart{listed}")
@@ -101,6 +103,7 @@ class Loader:
     def held(self, graph: Any, given: Sequence[list[Any] | None], outside: Mapping[str, Operand]) -> Loader:
         """A graph that a node holds, loaded. given: values of its own inputs (`Probes.of`), where they are known."""
         inner = Loader(graph, self.opset, self.problems, self.probes.runs)
+        inner.probes.unknown = self.probes.unknown
         inner._add_tensors(graph.initializer)
         for info, values in zip(graph.input, given, strict=True):
             inner._take(Operand(info.name), values)
@@ -236,8 +239,10 @@ class Loader:
             made = application.generic()
         if isinstance(made, Operand):
             self.values[next(filter(None, node.output))] = made
-        else:
-            self._name_results(node, made, application.gives_several())
+            return
+        self._name_results(node, made, application.gives_several())
+        for name in filter(None, node.output):
+            self.values[name].is_of_sizes = application.is_of_sizes
 
     def _name_results(self, node: Any, made: fx.Node, is_sequence: bool) -> None:
         """is_sequence: also of one result."""

@@ -44,6 +44,7 @@ class Probes:
 
     def __init__(self, builder: Builder, runs: Sequence[Run]) -> None:
         self._builder, self.runs = builder, runs
+        self.unknown = Tensor(0)  # a number that nobody can read, while a recording takes it as an argument
         self._values: dict[fx.Node, list[Any]] = {}
         self._last: fx.Node | None = None
 
@@ -53,7 +54,10 @@ class Probes:
         if any(isinstance(extent, int) and extent < 0 for extent in extents):
             return None
         shapes = [tuple(run[extent] if isinstance(extent, str) else extent for extent in extents) for run in self.runs]
-        return [F.zeros(shape, dtype=dtype) if math.prod(shape) <= _MOST_ELEMENTS else None for shape in shapes]
+        return [self._unread(shape, dtype) if math.prod(shape) <= _MOST_ELEMENTS else None for shape in shapes]
+
+    def _unread(self, shape: Sequence[int], dtype: Any) -> Tensor:
+        return F.broadcast_to(self.unknown.astype(dtype), tuple(shape))
 
     # Values of a node, or of what is made of it, for a graph that takes them; None where no run has one.
 
@@ -70,11 +74,18 @@ class Probes:
     def element_of(self, node: fx.Node, axis: int) -> list[Any] | None:
         """Its slices along an axis."""
         values = self.of(node)
-        return None if values is None else [_element_of(value, axis) for value in values]
+        return None if values is None else [self._element_of(value, axis) for value in values]
+
+    def _element_of(self, value: Any, axis: int) -> Any:
+        if value is None or not -value.ndim <= axis < value.ndim:
+            return None
+        shape = list(value._tuple_shape)
+        del shape[axis]
+        return self._unread(shape, value.dtype)
 
     def scalar(self, dtype: str) -> list[Any]:
         """A number that is not known."""
-        return [F.zeros((), dtype=dtype)] * len(self.runs)
+        return [self._unread((), dtype)] * len(self.runs)
 
     def run_new_nodes(self) -> None:
         """Runs the nodes that were made since the last call."""
@@ -114,14 +125,6 @@ class Probes:
         if len(found) > 1 and len({value.ndim for value in found}) == 1:
             extents = zip(*(value._tuple_shape for value in found), strict=True)
             operand.shape, operand.dtype = tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in extents), found[0].dtype.name
-
-
-def _element_of(value: Any, axis: int) -> Any:
-    if value is None or not -value.ndim <= axis < value.ndim:
-        return None
-    shape = list(value._tuple_shape)
-    del shape[axis]
-    return F.zeros(shape, dtype=value.dtype)
 
 
 def _takes_long(node: fx.Node, given: Iterable[Any]) -> bool:

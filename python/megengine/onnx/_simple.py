@@ -13,7 +13,8 @@ import numpy as np
 from .. import functional as F
 from .. import fx
 from ..core._registry import enters
-from ._builder import Builder, Operand
+from ._builder import MOST_ELEMENTS, Builder, Operand
+from ._folding import OF_SIZES
 from .functions import COUNTERPARTS, recurrent
 from .functions._table import axis_of, dtype_of
 
@@ -47,11 +48,23 @@ class Application:
             return None
         return operand.plain() if operand.array is not None else ...
 
+    @property
+    def is_of_sizes(self) -> bool:
+        """Does the result follow from extents and constants alone?"""
+        if self.node.op_type in ("Shape", "Size"):
+            return True
+        given = [operand for operand in self.inputs if operand is not None]
+        are_numbers = all(o.is_of_sizes or o.is_small or (o.array is not None and o.array.dtype.kind in "iub" and o.array.size <= MOST_ELEMENTS) for o in given)
+        return self.node.op_type in OF_SIZES and are_numbers and any(operand.is_of_sizes for operand in given)
+
     def tensor(self, place: int) -> fx.Node:
-        return self.builder.tensor(self.inputs[place])
+        return self._tensor_of(self.inputs[place])
 
     def tensors(self) -> list[fx.Node]:
-        return [self.builder.tensor(operand) for operand in self.inputs]
+        return [self._tensor_of(operand) for operand in self.inputs]
+
+    def _tensor_of(self, operand: Operand) -> fx.Node:
+        return self.builder.made(operand) if self.is_of_sizes else self.builder.tensor(operand)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
         is_one = len(self.node.output) == 1 and not self.gives_several()
@@ -66,7 +79,7 @@ class Application:
         operand, others = self.inputs[place], [o for k, o in enumerate(self.inputs) if k != place and o is not None]
         is_number = operand.array is not None and operand.array.ndim == 0 and not operand.is_stored
         is_safe = is_number and operand.array.dtype.kind in "if" and any(o.array is None for o in others)
-        return operand.plain() if is_safe else self.builder.tensor(operand)
+        return operand.plain() if is_safe else self._tensor_of(operand)
 
     def generic(self) -> fx.Node:
         """A call of the counterpart, with the attributes as keywords."""
@@ -80,7 +93,7 @@ class Application:
             elif row.takes_numbers:
                 args.append(self.number_or_tensor(place))
             else:
-                args.append(self.builder.tensor(operand))
+                args.append(self._tensor_of(operand))
         kwargs = dict(self.attrs)
         if row.counts_results and len(self.node.output) > 1:
             kwargs["results"] = len(self.node.output)
@@ -268,12 +281,8 @@ def _conv(a: Application) -> fx.Node | None:
     if padding is None or w.array is None or (bias is not None and bias.array is None):
         return None
     function = getattr(F.nn, f"conv{dims}d")
-    weight = a.tensor(1) if groups == 1 else _stored_as(a, 1, (groups, w.shape[0] // groups, *w.shape[1:]))
-    if weight is None:
-        return None
-    more = [] if bias is None else [_stored_as(a, 2, (1, w.shape[0]) + (1,) * dims)]
-    if None in more:
-        return None
+    weight = a.builder.shaped(w, w.shape if groups == 1 else (groups, w.shape[0] // groups, *w.shape[1:]))
+    more = [] if bias is None else [a.builder.shaped(bias, (1, w.shape[0]) + (1,) * dims)]
     spread: Callable[[str], Any] = lambda name: _window(a.attrs.get(name, (1,) * dims))  # noqa: E731
     window = {"stride": spread("strides"), "padding": _window(padding), "dilation": spread("dilations"), "groups": groups}
     return a.call(function, a.tensor(0), weight, *more, **window)
@@ -283,16 +292,6 @@ def _window(values: Any) -> Any:
     """One number for one axis."""
     values = tuple(values)
     return values[0] if len(values) == 1 else values
-
-
-def _stored_as(a: Application, place: int, shape: tuple[int, ...]) -> fx.Node | None:
-    """A constant in another shape, under its own name; None when another node reads it as it is."""
-    operand = a.inputs[place]
-    if operand.node is not None:
-        held = a.builder.attributes[operand.node.target]
-        return operand.node if held._tuple_shape == shape else None
-    operand.node = a.builder.store(operand.name, operand.array.reshape(shape))
-    return operand.node
 
 
 @simple("RNN", "GRU", "LSTM")

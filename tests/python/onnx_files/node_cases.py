@@ -8,6 +8,7 @@ import onnx
 from onnx.backend.test.case import node as cases
 
 import megengine as mge
+from megengine.fx.experimental.optimization import optimize_for_inference
 from megengine.onnx import OnnxError, load
 
 HELD_AS = {"uint64": "int64", "uint32": "int64", "float64": "float32"}  # dtypes of values here
@@ -80,10 +81,11 @@ def outcome(case):
         return ("types" if "there are no tensors of" in why else "refused"), why
     try:
         for given, wanted in case.data_sets:
-            results = module(*(_tensor(_array(value)) for value in given))
-            results = results if isinstance(results, tuple) else (results,)
-            for result, value in zip(results, wanted, strict=True):
-                _compare(result.numpy(), _array(value), case)
+            for run in (module, optimize_for_inference(module.eval())):
+                results = run(*(_tensor(_array(value)) for value in given))
+                results = results if isinstance(results, tuple) else (results,)
+                for result, value in zip(results, wanted, strict=True):
+                    _compare(result.numpy(), _array(value), case)
     except Exception as error:
         return "failed", f"{type(error).__name__}: {error}"
     return "passed", ""

@@ -294,13 +294,21 @@ def test_a_branch_is_taken_by_data_and_parameters_are_those_of_the_model(conditi
         module.w.grad = None
 
 
-def test_branches_of_two_shapes_are_an_error_of_a_trace_alone():
+@pytest.mark.parametrize("symbolic", [None, False, True])
+def test_branches_of_two_shapes_leave_the_graph_of_a_trace(symbolic):
     module = load(choosing(helper.make_node("Transpose", ["x"], ["b"], perm=[1, 0]), shape=(3, 2)))
-    x = mge.Tensor(X)
-    assert module(x, mge.Tensor(True)).shape == (2, 3) and module(x, mge.Tensor(False)).shape == (3, 2)
-    with pytest.raises(TypeError, match=r"cond: .*\n.*float32\[2, 3\] and is float32\[3, 2\]") as error:
-        trace(module, symbolic=True)(x, mge.Tensor(True))
-    assert "running 'y'" in "".join(error.value.__notes__)
+
+    def gradient(x, flag):
+        with GradManager().attach([x]) as gm:
+            y = module(x, flag)
+            gm.backward((y * y).sum())
+        return x.grad
+
+    called, trained = (module, gradient) if symbolic is None else (trace(module, symbolic=symbolic), trace(gradient, symbolic=symbolic))
+    for flag in (True, False, True):
+        want = X + X if flag else X.T
+        np.testing.assert_array_equal(called(mge.Tensor(X), mge.Tensor(flag)).numpy(), want)
+        np.testing.assert_array_equal(trained(mge.Tensor(X), mge.Tensor(flag)).numpy(), 2 * want if flag else 2 * X)
 
 
 def test_a_body_in_a_body_reads_from_all_around():

@@ -16,6 +16,8 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 from megengine import _core, fx
+from megengine.fx.experimental.optimization import optimize_for_inference
+from megengine.jit import trace
 from megengine.onnx import OnnxError, export, load
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
@@ -386,6 +388,79 @@ def test_extents_that_are_open_stay_open():
     module = load(model_of(nodes, {"x": ("n", 3, 4)}, {"y": ("n", 12)}, values))
     assert [node.target for node in module.graph.nodes if node.op == "call_function"] == [F.reshape]
     assert module(mge.Tensor(np.zeros((5, 3, 4), np.float32))).shape == (5, 12)
+
+@pytest.mark.parametrize("first", ["Conv", "Gemm"])
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_layers_share_a_tensor_that_each_wants_in_its_own_shape(first, copied, groups):
+    """As torch's exporter writes models: it stores equal tensors once, and names the others by Identity."""
+    conv = helper.make_node("Conv", ["x", "w", "b"], ["conv"], group=groups, pads=[1, 1, 1, 1])
+    gemm = helper.make_node("Gemm", ["rows", "v", "b2" if copied else "b"], ["gemm"], transB=1)
+    weights = helper.make_node("Mul", ["w", "w2" if copied else "w"], ["squares"])
+    copies = [helper.make_node("Identity", ["b"], ["b2"]), helper.make_node("Identity", ["w"], ["w2"])] if copied else []
+    nodes = [*copies, *([conv, gemm, weights] if first == "Conv" else [weights, gemm, conv])]
+    r = np.random.RandomState(0)
+    tensors = {"w": r.rand(4, 4 // groups, 3, 3), "b": r.rand(4), "v": r.rand(4, 5)}
+    proto = model_of(
+        nodes, {"x": (2, 4, 6, 6), "rows": (3, 5)}, {"conv": (2, 4, 6, 6), "gemm": (3, 4), "squares": tensors["w"].shape},
+        {name: value.astype(np.float32) for name, value in tensors.items()},
+    )  # fmt: skip
+    x, rows = r.rand(2, 4, 6, 6).astype("float32"), r.rand(3, 5).astype("float32")
+    module = load(proto)
+    assert set(dict(module.named_parameters())) == {"w", "b", "v"}
+    for found, want in zip(module(mge.Tensor(x), mge.Tensor(rows)), run(proto, x, rows), strict=True):
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+SIZES = {  # of x, float32[n, t, 4]
+    "reshape": [("Concat", ["n", "rest"], ["to"], {"axis": 0}), ("Reshape", ["x", "to"], ["y"], {})],
+    "expand": [("Concat", ["two", "s"], ["to"], {"axis": 0}), ("Expand", ["x", "to"], ["y"], {})],
+    "expand where": [
+        ("Concat", ["n", "minus", "minus"], ["raw"], {"axis": 0}),
+        ("Shape", ["raw"], ["rank"], {}),
+        ("ConstantOfShape", ["rank"], ["ones"], {"value": helper.make_tensor("one", TensorProto.INT64, [1], [1])}),
+        ("Mul", ["ones", "minus"], ["negative"], {}),
+        ("Equal", ["raw", "negative"], ["open"], {}),
+        ("Where", ["open", "ones", "raw"], ["to"], {}),
+        ("Expand", ["x", "to"], ["y"], {}),
+    ],
+    "slice": [("Div", ["n", "two"], ["half"], {}), ("Slice", ["x", "zero", "half", "zero"], ["y"], {})],
+    "range": [
+        ("Squeeze", ["n"], ["count"], {}),
+        ("Range", ["zero0", "count", "one0"], ["places"], {}),
+        ("Cast", ["places"], ["floats"], {"to": TensorProto.FLOAT}),
+        ("Reshape", ["floats", "column"], ["weights"], {}),
+        ("Mul", ["x", "weights"], ["y"], {}),
+    ],
+    "casts": [
+        ("Cast", ["n"], ["n32"], {"to": TensorProto.INT32}),
+        ("Cast", ["n32"], ["nf"], {"to": TensorProto.FLOAT}),
+        ("Sqrt", ["nf"], ["root"], {}),
+        ("Floor", ["root"], ["down"], {}),
+        ("Cast", ["down"], ["low"], {"to": TensorProto.INT64}),
+        ("Slice", ["x", "zero", "low", "zero"], ["part"], {}),
+        ("Div", ["part", "root"], ["y"], {}),
+    ],
+    "tile": [("Concat", ["n", "one", "one"], ["often"], {"axis": 0}), ("Tile", ["x", "often"], ["y"], {})],
+    "pad": [("Concat", ["n", "zero", "zero", "one", "zero", "zero"], ["widths"], {"axis": 0}), ("Pad", ["x", "widths"], ["y"], {})],
+    "size": [("Size", ["x"], ["count"], {}), ("Cast", ["count"], ["floats"], {"to": TensorProto.FLOAT}), ("Div", ["x", "floats"], ["y"], {})],
+}  # fmt: skip
+HELD = {"i0": [0], "rest": [-1], "minus": [-1], "two": [2], "zero": [0], "one": [1], "column": [-1, 1, 1]}
+
+
+@pytest.mark.parametrize("options", [None, {"symbolic": False}, {"symbolic": True}, {"symbolic": True, "opt_level": 3}, {"memory_limit": "1MB"}, {"without_host": True}])
+@pytest.mark.parametrize("name", SIZES)
+def test_arithmetic_of_open_extents(name, options):
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "i0"], ["n"])]
+    nodes += [helper.make_node(op, inputs, outputs, **attrs) for op, inputs, outputs, attrs in SIZES[name]]
+    held = {key: np.array(value) for key, value in HELD.items()} | {"zero0": np.array(0), "one0": np.array(1)}
+    proto = model_of(nodes, {"x": ("n", "t", 4)}, {"y": tuple("abcd"[: 4 if name == "expand" else 2 if name == "reshape" else 3])}, held)
+    module = load(proto)
+    for called in (module, optimize_for_inference(module.eval())):
+        traced = called if options is None else trace(lambda x, called=called: called(x), **options)
+        for n, t in ((5, 3), (4, 3), (1, 6), (5, 3)):
+            x = np.random.RandomState(n).rand(n, t, 4).astype("float32")
+            np.testing.assert_allclose(traced(mge.Tensor(x)).numpy(), run(proto, x)[0], rtol=1e-6)
 
 
 def test_huge_declared_sizes_cost_nothing_while_loading():

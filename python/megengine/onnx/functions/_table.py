@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...core.tensor.dtype import dtype_name
+from ...fx import wrap
 from ...tensor import Tensor
 from .._proto import held_as, onnx
 
@@ -32,9 +33,11 @@ COUNTERPARTS: dict[str, Counterpart] = {}
 def counterpart(
     *ops: str, plain: tuple[int, ...] = (), takes_numbers: bool = False, counts_results: bool = False
 ) -> Callable[[_Function], _Function]:
-    """Puts a function into the table."""
+    """Puts a function into the table. Tracers record its calls, as they do those of `megengine.functional`."""
 
     def put(function: _Function) -> _Function:
+        if function.__module__.startswith(__package__):
+            wrap(function)
         row = Counterpart(function, plain, takes_numbers, counts_results)
         COUNTERPARTS.update(dict.fromkeys(ops, row))
         return function

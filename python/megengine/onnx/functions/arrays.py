@@ -12,6 +12,7 @@ from ... import functional as F
 from ...core import ops
 from ...functional._select import triangle
 from ...functional._window import pad_or_cut
+from ...fx._intercept import wrap_maker
 from ...tensor import Tensor
 from .._proto import held_as
 from ._table import axis_of, counterpart, dtype_of, ints, is_float, number
@@ -34,12 +35,24 @@ def reshape(x: Tensor, shape: Tensor | Sequence[int], *, allowzero: int = 0) -> 
 
 @counterpart("Shape")
 def shape_of(x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
-    return Tensor(x._tuple_shape[start:end], dtype="int64")
+    found = _extents(x)
+    return found if start == 0 and end is None else found[start:end]
 
 
 @counterpart("Size")
 def size_of(x: Tensor) -> Tensor:
-    return Tensor(math.prod(x._tuple_shape), dtype="int64")
+    return F.prod(_extents(x))
+
+
+def _extents(x: Tensor) -> Tensor:
+    shape: Any = x.shape  # a recording knows whose extents these are
+    return shape.astype("int64") if isinstance(shape, Tensor) else Tensor(shape, dtype="int64")
+
+
+@wrap_maker
+def constant(values: Any, dtype: str) -> Tensor:
+    """Numbers that sizes are computed of, nested as the axes are."""
+    return Tensor(values, dtype=dtype)
 
 
 @counterpart("Transpose")

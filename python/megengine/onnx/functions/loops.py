@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import functional as F
+from ...fx import wrap
+from ...jit import exclude_from_trace
 from ...tensor import Tensor
 from ._table import axis_of, number
 
@@ -13,6 +15,14 @@ Body = Callable[..., Any]
 Parts = tuple[list[Tensor], list[Tensor]]  # states, and what is stacked
 
 
+@wrap
+def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -> Any:
+    """An If whose branches give different types. A value of a graph has one type: a trace leaves its graph for the branch that is taken."""
+    with exclude_from_trace():
+        return (if_true if number(condition) else if_false)(*outside)
+
+
+@wrap
 def scan(
     body: Body, initial: Sequence[Tensor], xs: Sequence[Tensor], outside: Sequence[Tensor] = (), *,
     scan_input_axes: Sequence[int] | None = None, scan_output_axes: Sequence[int] | None = None, scan_input_directions: Sequence[int] | None = None, scan_output_directions: Sequence[int] | None = None,
@@ -35,6 +45,7 @@ def scan(
     )
 
 
+@wrap
 def counted_loop(
     body: Body, trips: Tensor | int, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), condition: Tensor | bool = True
 ) -> tuple[Tensor, ...]:
@@ -50,6 +61,7 @@ def counted_loop(
     return *states, *ys
 
 
+@wrap
 def loop(
     body: Body, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), trips: Tensor | int | None = None, condition: Tensor | bool = True
 ) -> tuple[Tensor, ...]:

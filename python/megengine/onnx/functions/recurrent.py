@@ -10,6 +10,7 @@ import numpy as np
 from ... import functional as F
 from ...core import ops
 from ...functional._recurrent import recurrent_layer
+from ...fx import wrap
 from ...tensor import Tensor
 from ._table import counterpart, ints
 
@@ -138,6 +139,7 @@ def laid_out(op: str, number: int, w: Any, r: Any, b: Any, concat: Callable[[lis
     return sorted_gates(w[number]), sorted_gates(r[number]), ih, hh
 
 
+@wrap
 def layers(
     x: Tensor, initial: Sequence[Tensor | None], weights: Sequence[Sequence[Tensor | None]], *, modes: Sequence[str], direction: str = "forward",
     layout: int = 0,
