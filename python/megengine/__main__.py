@@ -143,6 +143,12 @@ def package(arguments: argparse.Namespace) -> int:
     return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), gpus, arguments.level, arguments.memory_limit)
 
 
+def run_file(arguments: argparse.Namespace) -> int:
+    from megengine.reports import models  # alone needs files of all kinds
+
+    return models.run(arguments)
+
+
 def add_plan_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--limit", help="bytes of a call, such as 6GB, for every traced function")
     to.add_argument("--html", metavar="FILE", help="write the plan as a page; a second plan goes to FILE-2, and so on")
@@ -200,6 +206,21 @@ def parser() -> argparse.ArgumentParser:
     file.add_argument("--before", metavar="FILE", help="show this module's graph beside it, and what differs")
     words = "run it on zeros of this shape, such as 1,3,224,224 or 8,16:int32, and show times; once for each input"
     file.add_argument("--input", metavar="SHAPE", action="append", default=[], help=words)
+    words = "run a model file (.onnx, .pt2, what trace.dump or save wrote) and print results, times and memory"
+    file = add(commands, "run", run_file, words)
+    file.add_argument("file")
+    words = "of one input: a shape such as x=1x3x224x224 or ids=2x16:int32, of which numbers are drawn, or an .npy file; without a name, of the next"
+    file.add_argument("--input", metavar="NAME=WHAT", action="append", default=[], help=words)
+    file.add_argument("--size", metavar="NAME=N", action="append", default=[], help="an extent that the file leaves open, such as batch=2")
+    words = "compare with onnxruntime (.onnx), torch (.pt2), or the arrays of an .npz file"
+    file.add_argument("--check", metavar="WITH", default="", help=words)
+    file.add_argument("--tolerance", type=float, default=1e-3, help="the largest difference, as a part of the largest number of a result (1e-3)")
+    file.add_argument("--repeat", type=int, default=20, metavar="N", help="calls that are timed (20)")
+    file.add_argument("--profile", action="store_true", help="print the slowest steps")
+    file.add_argument("--threads", type=int, default=0, metavar="N")
+    file.add_argument("--memory-limit", metavar="BYTES", help="of a call, such as 100MB")
+    file.add_argument("--package", metavar="DIR", help="write C that computes the same, as package --static does")
+    file.add_argument("--seed", type=int, default=0, help="of the numbers that are drawn (0)")
     words = "write a dumped file with the compiled kernels of its functions, for machines without a compiler; who runs it trusts its code"
     file = add(commands, "package", package, words)
     file.add_argument("file")
