@@ -52,10 +52,8 @@ def run(*words):
 def test_an_onnx_model_is_compared_with_onnxruntime(files, capsys):
     assert run(files / "open.onnx", "--size", "batch=3", "--check", "onnxruntime", "--profile") == 0
     said = capsys.readouterr().out
-    for words in ("ONNX, ", "x: float32[3, 3, 8, 8]", "float32[3, 5]", "median", "memory: planned ", "slowest steps:", "differs from onnxruntime by at most"):
+    for words in ("ONNX, ", "x: float32[3, 3, 8, 8]", "float32[3, 5]", "median", "a call by its plan", "slowest steps:", "differs from onnxruntime by at most"):
         assert words in said
-    planned, measured = said.partition("memory: planned ")[2].splitlines()[0].split(", measured ")
-    assert planned.split()[1] == measured.split()[1] and float(planned.split()[0]) <= 1.1 * float(measured.split()[0])
 
 
 @pytest.mark.parametrize("name", ["open.onnx", "dumped.mge", "module.mge", "traced.mge"])
