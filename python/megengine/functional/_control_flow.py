@@ -1,5 +1,6 @@
 """Loops and conditions as operations. A trace records their bodies once; without one Python runs them."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
@@ -17,8 +18,12 @@ _Value = TypeVar("_Value")  # a Tensor or a number, or a tree of them
 _Operands = TypeVarTuple("_Operands")
 
 
-def _fail(what: str, why: str, fix: str) -> NoReturn:
-    raise TypeError(f"{what}\n  why: {why}\n  fix: {fix}\n  at:  {_core.user_line()}")
+class TypesDiffer(TypeError):
+    """Two functions, or two trips, give values of different types."""
+
+
+def _fail(what: str, why: str, fix: str, error: type[TypeError] = TypeError) -> NoReturn:
+    raise error(f"{what}\n  why: {why}\n  fix: {fix}\n  at:  {_core.user_line()}")
 
 
 def _type_of(leaf: Tensor) -> str:
@@ -65,6 +70,7 @@ class _Tree:
                     f"{self.what} {how} as another type",
                     f"{path or 'it'} was {_type_of(like)} and is {_type_of(leaf)}",
                     "convert it with astype, reshape or F.broadcast_to, on either side",
+                    TypesDiffer,
                 )
         return [leaf for _, leaf in found]
 
@@ -100,12 +106,26 @@ def _text_of(part: Any) -> str:
     return f"a {branch.kind.__name__} of {inside}"
 
 
+class _Bodies(threading.local):
+    open = 0
+
+
+_bodies = _Bodies()
+
+
+def is_in_body() -> bool:
+    """Does this thread record the body of a loop or a branch, which no code can leave?"""
+    return _bodies.open > 0
+
+
 @contextmanager
 def _recording(what: str) -> Iterator[_core.BodyRecorder]:
     body = _core.BodyRecorder(what)
+    _bodies.open += 1
     try:
         yield body
     finally:
+        _bodies.open -= 1
         body.abort()  # of what has not finished
 
 

@@ -123,7 +123,7 @@ def _if(holder: Holder) -> fx.Node:
         holder.check_counts(inner.graph, 0, len(holder.node.output))
     modules = [holder.module(name, inner) for name, inner in branches.items()]
     pairs = zip(*([inner.result(info.name) for info in inner.graph.output] for inner in branches.values()), strict=True)
-    are_alike = all(one.may_become(other) for one, other in pairs)
+    are_alike = all(one.shape is not None and None not in one.shape and (one.dtype, one.shape) == (other.dtype, other.shape) for one, other in pairs)
     name = holder.node.output[0] if len(holder.node.output) == 1 else ""
     return call(F.cond if are_alike else loops.branch, condition, *modules, *holder.outside, name=name)
 

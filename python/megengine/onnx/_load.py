@@ -233,6 +233,8 @@ class Loader:
         op = node.op_type if node.domain in _DOMAINS else f"{node.domain}.{node.op_type}"
         if op not in COUNTERPARTS:
             raise ValueError(op)
+        if op == "DFT" and self.opset < 20:  # from then on its axis is an input, or the last but one
+            application.attrs.setdefault("axis", 1)
         simple = SIMPLE.get(op)
         made = simple(application) if simple is not None else None
         if made is None:

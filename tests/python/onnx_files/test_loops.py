@@ -311,6 +311,23 @@ def test_branches_of_two_shapes_leave_the_graph_of_a_trace(symbolic):
         np.testing.assert_array_equal(trained(mge.Tensor(X), mge.Tensor(flag)).numpy(), 2 * want if flag else 2 * X)
 
 
+@pytest.mark.parametrize("options", [None, {"symbolic": False}, {"symbolic": True}])
+def test_branches_in_a_branch_of_types_that_nothing_tells(options):
+    """As voice detectors have them: a chain of conditions on inputs without a known shape."""
+    add, square, turned = (helper.make_node(op, inputs, [name], **more) for op, inputs, name, more in (
+        ("Add", ["x", "w"], "a", {}), ("Mul", ["x", "x"], "b", {}), ("Transpose", ["x"], "t", {"perm": [1, 0]}),
+    ))  # fmt: skip
+    branch = lambda node, name: helper.make_graph([node], "branch", [], [info(name, None)])  # noqa: E731
+    inner = helper.make_node("If", ["deep"], ["n"], then_branch=branch(square, "b"), else_branch=branch(turned, "t"))
+    outer = helper.make_node("If", ["go"], ["y"], then_branch=branch(add, "a"), else_branch=branch(inner, "n"))
+    proto = model_of([outer], [info("x", ("p", "q")), info("go", (), BOOL), info("deep", (), BOOL)], [info("y", ("r", "s"))], {"w": X})
+    module = load(proto)
+    called = module if options is None else trace(module, **options)
+    for go, deep in ((True, True), (False, True), (False, False), (True, False)):
+        want = X + X if go else X * X if deep else X.T
+        np.testing.assert_array_equal(called(mge.Tensor(X), mge.Tensor(go), mge.Tensor(deep)).numpy(), want)
+
+
 def test_a_body_in_a_body_reads_from_all_around():
     inner = choosing(helper.make_node("Sub", ["c", "x"], ["b"]), then_node=helper.make_node("Add", ["c", "w"], ["a"])).graph.node[0]
     inner.input[0], inner.output[0] = "even", "new"

@@ -463,6 +463,23 @@ def test_arithmetic_of_open_extents(name, options):
             np.testing.assert_allclose(traced(mge.Tensor(x)).numpy(), run(proto, x)[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("options", [None, {"symbolic": True, "opt_level": 3}, {"memory_limit": "4MB"}])
+@pytest.mark.parametrize("shape", [("n", "t"), ("n", "t", 1)])
+def test_spectra_of_signals_of_any_length(shape, options):
+    nodes = [
+        helper.make_node("STFT", ["x", "step", "window"], ["frames"]),
+        helper.make_node("ReduceSumSquare", ["frames", "last"], ["y"], keepdims=0),
+    ]
+    window = np.hanning(32).astype("float32")
+    proto = model_of(nodes, {"x": shape}, {"y": tuple("abc")}, {"step": np.array(10), "window": window, "last": np.array([-1])})
+    called = load(proto)
+    called = called if options is None else trace(lambda x, module=called: module(x), **options)
+    for n, t in ((2, 100), (1, 57), (2, 100)):
+        x = np.random.RandomState(t).randn(n, t, *shape[2:]).astype("float32")
+        frames = np.stack([x.reshape(n, t)[:, start : start + 32] * window for start in range(0, t - 31, 10)], 1)
+        np.testing.assert_allclose(called(mge.Tensor(x)).numpy(), np.abs(np.fft.rfft(frames)) ** 2, rtol=1e-3, atol=1e-3)
+
+
 def test_huge_declared_sizes_cost_nothing_while_loading():
     proto = model_of([helper.make_node("Trilu", ["x"], ["y"])], {"x": (2**20, 2**20)}, {"y": (2**20, 2**20)})
     assert load(proto)(mge.Tensor(X)).shape == X.shape

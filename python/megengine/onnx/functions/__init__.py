@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     quantized,
     recurrent,
     resizing,
+    spectra,
     windows,
 )
 from ._table import COUNTERPARTS, Counterpart

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import functional as F
+from ...functional._control_flow import TypesDiffer, is_in_body
 from ...fx import wrap
 from ...jit import exclude_from_trace
 from ...tensor import Tensor
@@ -17,7 +18,12 @@ Parts = tuple[list[Tensor], list[Tensor]]  # states, and what is stacked
 
 @wrap
 def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -> Any:
-    """An If whose branches give different types. A value of a graph has one type: a trace leaves its graph for the branch that is taken."""
+    """An If whose branches may give different types. A value of a graph has one: where they do, a trace leaves its graph for the branch that is taken."""
+    try:
+        return F.cond(condition.reshape(()), if_true, if_false, *outside)
+    except TypesDiffer:
+        if is_in_body():
+            raise
     with exclude_from_trace():
         return (if_true if number(condition) else if_false)(*outside)
 

@@ -1,0 +1,53 @@
+"""Fourier transforms. ONNX holds complex numbers as a last axis of two reals, and real ones as one of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ... import functional as F
+from ...core import ops
+from ...tensor import Tensor
+from ._table import axis_of, counterpart, number
+
+
+def _numbers(x: Tensor) -> Tensor:
+    """Real or complex ones, without the last axis."""
+    if x.shape[-1] not in (1, 2):
+        raise ValueError(f"a last axis of {x.shape[-1]} elements; real numbers have 1, complex ones 2")
+    return x[..., 0] if x.shape[-1] == 1 else ops.complex(x[..., 0], x[..., 1])
+
+
+def _parts(x: Tensor) -> Tensor:
+    return F.stack([F.real(x), F.imag(x)], axis=-1)
+
+
+@counterpart("DFT", plain=(1, 2))
+def dft(x: Tensor, length: Tensor | int | None = None, place: Tensor | int | None = None, *, axis: int = -2, inverse: int = 0, onesided: int = 0) -> Tensor:
+    """place: the axis, where it is an input."""
+    along = axis_of(axis if place is None else int(number(place)), x.ndim)
+    if along == x.ndim - 1:
+        raise ValueError("DFT along the axis of real and imaginary parts")
+    n, values = None if length is None else int(number(length)), _numbers(x)
+    if inverse and onesided:
+        return F.expand_dims(F.fft.irfft(values, n, along), -1)
+    if inverse:
+        return _parts(F.fft.ifft(values, n, along))
+    return _parts(F.fft.rfft(values, n, along) if onesided else F.fft.fft(values, n, along))
+
+
+@counterpart("STFT", plain=(1, 3))
+def stft(x: Tensor, step: Tensor | int, window: Tensor | None = None, length: Tensor | int | None = None, *, onesided: int = 1) -> Tensor:
+    """Transforms of frames, each ``step`` behind the one before."""
+    signal = x if x.ndim == 2 else _numbers(x)  # also without the last axis, as onnxruntime takes it
+    count, step = int(x.shape[1]), int(number(step))
+    size = int(number(length)) if length is not None else int(window.shape[0]) if window is not None else count
+    if step < 1 or size < 1:
+        raise ValueError(f"STFT: frames of {size} elements, {step} apart")
+    frames = max((count - size) // step + 1, 0)
+    places: Sequence[Sequence[int]] | np.ndarray = np.arange(frames)[:, None] * step + np.arange(size)
+    parts = signal[:, Tensor(places, dtype="int32")]
+    if window is not None:
+        parts = parts * window
+    return _parts(F.fft.rfft(parts) if onesided else F.fft.fft(parts))
