@@ -155,7 +155,7 @@ void Session::take_back_keys() const {
 void Session::note_read(const runtime::Tensor& tensor) {
     const bool is_static = is_placeholder(tensor)
                                ? follows_from_host_data(RecordId{tensor.trace.value})
-                               : tensor.is_constant;
+                               : tensor.is_constant || is_made_of_host_data(tensor);
     if (read_at_.empty() && !is_static) read_at_ = where_();
 }
 
