@@ -45,8 +45,8 @@ class Operand:
 
     @property
     def is_small(self) -> bool:
-        """Known, no parameter, and small enough to be held by each graph that reads it."""
-        return self.array is not None and not self.is_stored and self.array.size <= MOST_ELEMENTS
+        """Known, no parameter, and small enough to be held by each graph that reads it. Whole numbers are never parameters."""
+        return self.array is not None and (not self.is_stored or self.array.dtype.kind in "iub") and self.array.size <= MOST_ELEMENTS
 
     @property
     def has_few_integers(self) -> bool:

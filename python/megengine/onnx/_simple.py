@@ -13,7 +13,7 @@ import numpy as np
 from .. import functional as F
 from .. import fx
 from ..core._registry import enters
-from ._builder import MOST_ELEMENTS, Builder, Operand
+from ._builder import Builder, Operand
 from ._folding import OF_SIZES
 from .functions import COUNTERPARTS, recurrent
 from .functions._table import axis_of, dtype_of
@@ -53,9 +53,11 @@ class Application:
         """Does the result follow from extents and constants alone?"""
         if self.node.op_type in ("Shape", "Size"):
             return True
-        given = [operand for operand in self.inputs if operand is not None]
-        are_numbers = all(o.is_of_sizes or o.is_small or (o.array is not None and o.array.dtype.kind in "iub" and o.array.size <= MOST_ELEMENTS) for o in given)
-        return self.node.op_type in OF_SIZES and are_numbers and any(operand.is_of_sizes for operand in given)
+        if self.node.op_type not in OF_SIZES:
+            return False
+        plain = COUNTERPARTS[self.node.op_type].plain  # known operands in these places are numbers of the call
+        tensors = [o for place, o in enumerate(self.inputs) if o is not None and not (place in plain and o.array is not None)]
+        return any(o.is_of_sizes for o in tensors) and all(o.is_of_sizes or o.is_small for o in tensors)
 
     def tensor(self, place: int) -> fx.Node:
         return self._tensor_of(self.inputs[place])

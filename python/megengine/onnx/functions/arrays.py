@@ -141,10 +141,12 @@ def constant_of_shape(shape: Tensor | Sequence[int], *, value: np.ndarray | None
     return F.broadcast_to(F.reshape(filler, (1,) * len(ints(shape))), ints(shape))
 
 
-@counterpart("Range")
-def arange(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
-    computed: Any = np.float32 if is_float(start) else np.int64
-    return Tensor(np.arange(number(start), number(limit), number(delta), dtype=computed), dtype=start.dtype)
+@counterpart("Range", plain=(0, 1, 2))
+def arange(start: Tensor | float, limit: Tensor | float, delta: Tensor | float) -> Tensor:
+    """One of them at least is a Tensor, and has the dtype of the others."""
+    given = next(value for value in (start, limit, delta) if isinstance(value, Tensor))
+    computed: Any = np.float32 if is_float(given) else np.int64
+    return Tensor(np.arange(number(start), number(limit), number(delta), dtype=computed), dtype=given.dtype)
 
 
 @counterpart("EyeLike")
