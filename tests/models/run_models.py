@@ -35,7 +35,7 @@ WAYS = ("eager", "value", "symbolic", "skipped", "optimized", "file")
 # Refusals that are right: a part of the model's name and the way -> words of the error.
 KNOWN = {
     ("ddddocr/common_old", "load"): "com.microsoft.DynamicQuantizeLSTM",
-    # Branches of an If have different shapes, so that a trace leaves its graph for them; one model slices by the value of an input.
+    # Branches of an If have different shapes, so that a trace leaves its graph for them.
     **{
         (f"silero_vad/data/silero_vad{form}.onnx", "file"): "exclude_from_trace"
         for form in ("", "_16k_op15", "_half")
