@@ -42,11 +42,21 @@ def read(source: Any) -> tuple[Any, dict[str, Any]]:
     for tensor in _tensors(model):
         _check_tensor(tensor, folder)
     large = _taken_out(model.graph)
+    bare = [info for info in (*model.graph.input, *model.graph.output) if _is_bare(info)]
     try:
+        for info in bare:  # the checker wants a shape, any
+            info.type.tensor_type.shape.SetInParent()
         onnx().checker.check_model(model)
     except Exception as error:  # the checker raises its own class, and others for what it does not expect
         raise OnnxError(f"load: the model is not sound\n  why: {error}") from None
+    for info in bare:
+        info.type.tensor_type.ClearField("shape")
     return _modernized(model), large
+
+
+def _is_bare(info: Any) -> bool:
+    """A tensor of which nothing says how many axes it has."""
+    return info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape")
 
 
 def _taken_out(graph: Any) -> dict[str, Any]:

@@ -480,6 +480,16 @@ def test_spectra_of_signals_of_any_length(shape, options):
         np.testing.assert_allclose(called(mge.Tensor(x)).numpy(), np.abs(np.fft.rfft(frames)) ** 2, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("opset", [11, 18])
+def test_inputs_and_outputs_need_no_shape(opset):
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Concat", ["r", "r"], ["y"], axis=0)]
+    proto = model_of(nodes, {"x": None}, {"y": None}, opset=opset)
+    module = load(proto)
+    for shape in ((3,), (2, 3, 4)):
+        x = np.random.RandomState(0).randn(*shape).astype("float32")
+        np.testing.assert_array_equal(module(mge.Tensor(x)).numpy(), np.concatenate([x.clip(0)] * 2))
+
+
 def test_huge_declared_sizes_cost_nothing_while_loading():
     proto = model_of([helper.make_node("Trilu", ["x"], ["y"])], {"x": (2**20, 2**20)}, {"y": (2**20, 2**20)})
     assert load(proto)(mge.Tensor(X)).shape == X.shape
