@@ -116,6 +116,7 @@ _TEXTS = {
     "{v} = {single} * np.array([1.0, 2.0, 3.0, 4.0], 'float32')[:1]": "{v} = {single} * torch.from_numpy(np.array([1.0, 2.0, 3.0, 4.0], 'float32')[:1])",
     "if isinstance(r, tuple) and isinstance(r[0], mge.Tensor):\n    r[0][...] = 1": "if isinstance(r, tuple) and isinstance(r[0], torch.Tensor):\n    r[0][...] = 1",
     "if isinstance(r, list):\n    r[0] *= 2": "if isinstance(r, list) and r[0].dtype != torch.bool:\n    r[0] *= 2",
+    "{v} = {any}.reshape(F.concat([mge.tensor([1]), mge.tensor({any}.shape)]))": "",  # whose shapes are numbers
     "a['x'] = np.array(a['x'])": "",
     "q0._reset(p0)\np0[...] = p0 * 2": "",
 }
