@@ -52,6 +52,7 @@ EXACT = {
     "load_library_ops(path: str) -> list:": "load_library_ops(path: str) -> list[tuple[str, Callable[..., Any], dict[str, str]]]:",
     "op_table() -> list:": f"op_table() -> {ROWS}:",
     "groups: Sequence[str]) -> list:": "groups: Sequence[str]) -> list[_Tensor | None]:",
+    "arguments: list, wants_values: bool": "arguments: list[Any], wants_values: bool",
     "open_group(arg: list, /)": "open_group(arg: list[Tape], /)",
     "backward: Callable) -> list:": "backward: Callable[[list[_Tensor | None]], Sequence[_Tensor | None]]) -> list[_Tensor]:",
     "key(self, device: object | None = None) -> object:": "key(self, device: str | None = None) -> _Tensor:",

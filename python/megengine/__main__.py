@@ -13,6 +13,7 @@ import numpy
 
 import megengine
 from megengine import _core, reports
+from megengine.reports import models
 from megengine.version import megjit_version
 
 
@@ -144,8 +145,6 @@ def package(arguments: argparse.Namespace) -> int:
 
 
 def run_file(arguments: argparse.Namespace) -> int:
-    from megengine.reports import models  # alone needs files of all kinds
-
     return models.run(arguments)
 
 

@@ -18,12 +18,8 @@ _Value = TypeVar("_Value")  # a Tensor or a number, or a tree of them
 _Operands = TypeVarTuple("_Operands")
 
 
-class TypesDiffer(TypeError):
-    """Two functions, or two trips, give values of different types."""
-
-
-def _fail(what: str, why: str, fix: str, error: type[TypeError] = TypeError) -> NoReturn:
-    raise error(f"{what}\n  why: {why}\n  fix: {fix}\n  at:  {_core.user_line()}")
+def _fail(what: str, why: str, fix: str) -> NoReturn:
+    raise TypeError(f"{what}\n  why: {why}\n  fix: {fix}\n  at:  {_core.user_line()}")
 
 
 def _type_of(leaf: Tensor) -> str:
@@ -33,6 +29,14 @@ def _type_of(leaf: Tensor) -> str:
 
 def _quantized_as(leaf: Tensor, like: Tensor) -> Tensor:
     return QuantizedTensor(leaf, like.dtype) if isinstance(like, QuantizedTensor) else leaf
+
+
+_CONVERTS = "convert it with astype, reshape or F.broadcast_to, on either side"
+
+
+def says_types_differ(error: TypeError) -> bool:
+    """Have two functions, or two trips, given values of different types?"""
+    return _CONVERTS in str(error)
 
 
 class _Tree:
@@ -69,8 +73,7 @@ class _Tree:
                 _fail(
                     f"{self.what} {how} as another type",
                     f"{path or 'it'} was {_type_of(like)} and is {_type_of(leaf)}",
-                    "convert it with astype, reshape or F.broadcast_to, on either side",
-                    TypesDiffer,
+                    _CONVERTS,
                 )
         return [leaf for _, leaf in found]
 

@@ -18,9 +18,12 @@ from .. import _core, device
 from .._files import modules
 from .._files.kinds import first_bytes, is_model_file, kind_of
 from ..core._sizes import to_bytes
-from ..fx import GraphModule
+from ..fx import GraphModule, from_torch
 from ..jit.tracing import trace
 from ..module import Module
+from ..onnx import load as load_onnx
+from ..onnx._proto import held_as, onnx
+from ..onnx._read import read as read_onnx
 from ..tensor import Tensor
 from ..traced_module import TracedModule
 from ..utils.comp_graph_tools import GraphInference, load_file
@@ -122,12 +125,7 @@ def _module(path: str) -> Model:
 
 
 def _onnx(path: str) -> Model:
-    import megengine.onnx
-
-    from ..onnx._proto import held_as, onnx
-    from ..onnx._read import read as read_onnx
-
-    module = megengine.onnx.load(path).eval()
+    module = load_onnx(path).eval()
     proto, large = read_onnx(path)
     stored = {tensor.name for tensor in (*proto.graph.initializer, *large.values())}
     inputs = []
@@ -157,10 +155,8 @@ def _exported(path: str) -> Model:
         import torch
     except ImportError:
         raise ValueError(f"run: {path} is a program of torch.export, which torch reads\n  fix: pip install torch") from None
-    from .. import fx
-
     program = torch.export.load(path)
-    module = fx.from_torch(program).eval()
+    module = from_torch(program).eval()
     names = program.graph_signature.user_inputs
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
     inputs = [

@@ -94,6 +94,10 @@ class Statement:
     def words(self) -> set[str]:
         return set(WORD.findall("\n".join(self.lines())))
 
+    def words_read(self) -> set[str]:
+        """Those of what is read for more than its shape, which needs no value."""
+        return set(WORD.findall(re.sub(r"\b\w+\.shape\b", "", "\n".join(self.lines()))))
+
     def has_gradient(self) -> bool:
         """Whether its value has a gradient of what it reads: no comparison, no place and no integer has one."""
         return not NO_GRADIENT.fullmatch(self.lines()[0].removeprefix(f"{self.name} = "))
@@ -181,7 +185,7 @@ class Function:
             if statement.name and statement.name not in live and all(line.strip().startswith(starts) for line in statement.lines()):
                 continue
             kept.insert(0, statement)
-            live |= statement.words()
+            live |= statement.words_read()
         losses = tuple(name for name in self.losses if name in reached)
         return replace(self, statements=tuple(kept), losses=losses)
 

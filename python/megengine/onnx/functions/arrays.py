@@ -50,9 +50,9 @@ def _extents(x: Tensor) -> Tensor:
 
 
 @wrap_maker
-def constant(values: Any, dtype: str) -> Tensor:
+def constant(values: float | Sequence[object], dtype: str) -> Tensor:
     """Numbers that sizes are computed of, nested as the axes are."""
-    return Tensor(values, dtype=dtype)
+    return Tensor(np.array(values), dtype=dtype)
 
 
 @counterpart("Transpose")

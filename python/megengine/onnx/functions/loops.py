@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import functional as F
-from ...functional._control_flow import TypesDiffer, is_in_body
+from ...functional._control_flow import is_in_body, says_types_differ
 from ...fx import wrap
 from ...jit import exclude_from_trace
 from ...tensor import Tensor
@@ -21,8 +21,8 @@ def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -
     """An If whose branches may give different types. A value of a graph has one: where they do, a trace leaves its graph for the branch that is taken."""
     try:
         return F.cond(condition.reshape(()), if_true, if_false, *outside)
-    except TypesDiffer:
-        if is_in_body():
+    except TypeError as error:
+        if is_in_body() or not says_types_differ(error):
             raise
     with exclude_from_trace():
         return (if_true if number(condition) else if_false)(*outside)
