@@ -144,10 +144,6 @@ def package(arguments: argparse.Namespace) -> int:
     return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), gpus, arguments.level, arguments.memory_limit)
 
 
-def run_file(arguments: argparse.Namespace) -> int:
-    return models.run(arguments)
-
-
 def add_plan_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--limit", help="bytes of a call, such as 6GB, for every traced function")
     to.add_argument("--html", metavar="FILE", help="write the plan as a page; a second plan goes to FILE-2, and so on")
@@ -206,7 +202,7 @@ def parser() -> argparse.ArgumentParser:
     words = "run it on zeros of this shape, such as 1,3,224,224 or 8,16:int32, and show times; once for each input"
     file.add_argument("--input", metavar="SHAPE", action="append", default=[], help=words)
     words = "run a model file (.onnx, .pt2, what trace.dump or save wrote) and print results, times and memory"
-    file = add(commands, "run", run_file, words)
+    file = add(commands, "run", models.run, words)
     file.add_argument("file")
     words = "of one input: a shape such as x=1x3x224x224 or ids=2x16:int32, of which numbers are drawn, or an .npy file; without a name, of the next"
     file.add_argument("--input", metavar="NAME=WHAT", action="append", default=[], help=words)

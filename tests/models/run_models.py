@@ -36,14 +36,8 @@ WAYS = ("eager", "value", "symbolic", "skipped", "optimized", "file")
 KNOWN = {
     ("ddddocr/common_old", "load"): "com.microsoft.DynamicQuantizeLSTM",
     # Branches of an If have different shapes, so that a trace leaves its graph for them.
-    **{
-        (f"silero_vad/data/silero_vad{form}.onnx", "file"): "exclude_from_trace"
-        for form in ("", "_16k_op15", "_half")
-    },
-    **{
-        (f"silero_vad/data/silero_vad{form}.onnx", "skipped"): "the body reads tensor values"
-        for form in ("", "_16k_op15", "_half", "_op18_ifless")
-    },
+    **{(f"silero_vad/data/silero_vad{form}.onnx", "file"): "exclude_from_trace" for form in ("", "_16k_op15", "_half")},
+    **{(f"silero_vad/data/silero_vad{form}.onnx", "skipped"): "the body reads tensor values" for form in ("", "_16k_op15", "_half")},
 }
 CALLS = 30
 DTYPES = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32"}
@@ -62,23 +56,14 @@ def models(folder):
 
 
 def arrays_of(text, session, seed):
-    random, dtypes = (
-        np.random.RandomState(seed),
-        {given.name: DTYPES[given.type] for given in session.get_inputs()},
-    )
+    random, dtypes = np.random.RandomState(seed), {given.name: DTYPES[given.type] for given in session.get_inputs()}
     found = {}
     for part in text.split():
         name, _, words = part.rpartition(":")
         kind = next((sign for sign in "=<" if sign in words), "")
         extents, _, number = words.partition(kind) if kind else (words, "", "")
         shape = [int(extent) for extent in extents.split("x") if extent]
-        drawn = (
-            np.full(shape, int(number))
-            if kind == "="
-            else random.randint(0, int(number), shape)
-            if kind
-            else random.uniform(0, 1, shape)
-        )
+        drawn = np.full(shape, int(number)) if kind == "=" else random.randint(0, int(number), shape) if kind else random.uniform(0, 1, shape)
         found[name] = np.asarray(drawn).astype(dtypes[name])
     return {given.name: found[given.name] for given in session.get_inputs()}
 
@@ -99,12 +84,7 @@ def called(way, module):
         file = io.BytesIO()
         recorded.dump(file, arg_names=[f"input{place}" for place in range(len(given))])
         file.seek(0)
-        return [
-            mge.tensor(value)
-            for value in GraphInference(file, optimize_for_inference=True)
-            .run(*(tensor.numpy() for tensor in given))
-            .values()
-        ]
+        return [mge.tensor(value) for value in GraphInference(file, optimize_for_inference=True).run(*(tensor.numpy() for tensor in given)).values()]
 
     return by_file
 
@@ -115,13 +95,11 @@ def results_of(function, tensors):
 
 
 def difference(found, wanted):
-    """ "" where all results are near."""
+    """Returns how the results differ; nothing where all are near."""
     for have, want in zip(found, wanted, strict=True):
         if have.shape != want.shape:
             return f"shape {have.shape} for {want.shape}"
-        if not np.allclose(
-            have, want, rtol=2e-3, atol=1e-6 + 2e-3 * float(np.abs(want).max(initial=0))
-        ):
+        if not np.allclose(have, want, rtol=2e-3, atol=1e-6 + 2e-3 * float(np.abs(want).max(initial=0))):
             return f"off by {np.abs(have.astype(np.float64) - want).max():.2g} of {np.abs(want).max():.2g}"
     return ""
 
@@ -137,19 +115,13 @@ def seconds_of(call):
 
 
 def judged(name, data, texts):
-    """What is wrong, by way; and the times of onnxruntime and of a skipped body, in seconds."""
+    """Returns what is wrong, by way, and the seconds that a call takes by onnxruntime and here."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = mge.get_num_threads()
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     feeds = [arrays_of(text, session, seed) for seed, text in enumerate(texts)]
     wanted = [session.run(None, feed) for feed in feeds]
-    tensors = [
-        [
-            mge.tensor(array.astype("int32") if array.dtype == np.int64 else array)
-            for array in feed.values()
-        ]
-        for feed in feeds
-    ]
+    tensors = [[mge.tensor(array.astype("int32") if array.dtype == np.int64 else array) for array in feed.values()] for feed in feeds]
     try:
         module = megengine.onnx.load(data).eval()
     except megengine.onnx.OnnxError as error:
@@ -158,29 +130,16 @@ def judged(name, data, texts):
     for way in WAYS:
         try:
             function = called(way, module)
-            told = [
-                text
-                for each, want in zip(tensors, wanted, strict=True)
-                if (text := difference(results_of(function, each), want))
-            ]
+            told = [text for each, want in zip(tensors, wanted, strict=True) if (text := difference(results_of(function, each), want))]
             wrong |= {way: "WRONG " + "; ".join(told)} if told else {}
         except Exception as error:
             wrong[way] = f"{type(error).__name__}: {error}"
-    ours = called(
-        "skipped" if "skipped" not in wrong else "symbolic" if "symbolic" not in wrong else "eager",
-        module,
-    )
-    return wrong, (
-        seconds_of(lambda: session.run(None, feeds[0])),
-        seconds_of(lambda: results_of(ours, tensors[0])),
-    )
+    ours = called("skipped" if "skipped" not in wrong else "symbolic" if "symbolic" not in wrong else "eager", module)
+    return wrong, (seconds_of(lambda: session.run(None, feeds[0])), seconds_of(lambda: results_of(ours, tensors[0])))
 
 
 def is_known(name, way, why):
-    return any(
-        part in name.replace(": ", "/") and way == at and words in why
-        for (part, at), words in KNOWN.items()
-    )
+    return any(part in name.replace(": ", "/") and way == at and words in why for (part, at), words in KNOWN.items())
 
 
 def main():
@@ -193,26 +152,16 @@ def main():
         if words and not any(word in name for word in words):
             continue
         wrong, times = judged(name, data, texts)
-        shown = (
-            f"{1e3 * times[0]:9.3f} ms {1e3 * times[1]:9.3f} ms {times[1] / times[0]:6.2f}"
-            if times
-            else ""
-        )
+        shown = f"{1e3 * times[0]:9.3f} ms {1e3 * times[1]:9.3f} ms {times[1] / times[0]:6.2f}" if times else ""
         print(f"{name[-70:]:<70} {shown}", flush=True)
         for way, why in wrong.items():
             known = is_known(name, way, why)
             bad += not known
-            print(
-                f"    {way}{' (refused, as it should be)' if known else ''}: {' | '.join(why.splitlines()[:2])[:200]}",
-                flush=True,
-            )
+            print(f"    {way}{' (refused, as it should be)' if known else ''}: {' | '.join(why.splitlines()[:2])[:200]}", flush=True)
         right += not wrong
         ratios += [times] if times else []
     print(f"{right} right in all ways ({', '.join(WAYS)})")
-    for text, part in (
-        ("above 1 ms", [t for t in ratios if t[0] > 1e-3]),
-        ("below", [t for t in ratios if t[0] <= 1e-3]),
-    ):
+    for text, part in (("above 1 ms", [t for t in ratios if t[0] > 1e-3]), ("below", [t for t in ratios if t[0] <= 1e-3])):
         if part:
             mean = math.exp(statistics.fmean(math.log(ours / theirs) for theirs, ours in part))
             print(f"time / onnxruntime's, geometric mean of {len(part)} models {text}: {mean:.2f}")

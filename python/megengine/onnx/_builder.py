@@ -127,11 +127,11 @@ class Builder:
 
     def tensor(self, operand: Operand) -> fx.Node:
         """The node that gives the operand's value."""
+        if operand.array is not None:
+            return self.shaped(operand, operand.array.shape)
         if operand.node is None:
-            if operand.array is None:
-                raise OnnxError(f"load: nothing makes {operand.name!r}")
-            operand.node = self.store(operand.name, operand.array)
-        return self.shaped(operand, operand.array.shape) if operand.array is not None else operand.node
+            raise OnnxError(f"load: nothing makes {operand.name!r}")
+        return operand.node
 
     def shaped(self, operand: Operand, shape: tuple[int, ...]) -> fx.Node:
         """The node that gives a constant in another shape. It is stored once, in the shape that the first reader wants."""

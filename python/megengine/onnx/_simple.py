@@ -6,6 +6,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Application:
             return None
         return operand.plain() if operand.array is not None else ...
 
-    @property
+    @cached_property
     def is_of_sizes(self) -> bool:
         """Does the result follow from extents and constants alone?"""
         if self.node.op_type in ("Shape", "Size"):
