@@ -116,13 +116,13 @@ void fill_buffers(MemoryPlan& plan, const PreparedGraph& prepared, const BufferP
 constexpr size_t kMostOfBound = 6;  // values that are told
 
 MemoryPlan::Bound bound_of(const PreparedGraph& prepared, const BufferPlan& buffers,
-                           size_t unpacked) {
+                           size_t beside) {
     memory::Schedule schedule = buffers.schedule;
     // Further reads of a step only keep the order in which these steps run: the bound drops them.
     for (size_t s = 0; s < prepared.nodes.size(); ++s)
         schedule.steps[s].reads.resize(prepared.node(s).inputs.size());
     const memory::LowerBound least = memory::lower_bound(schedule);
-    MemoryPlan::Bound bound{.bytes = least.bytes + unpacked};
+    MemoryPlan::Bound bound{.bytes = least.bytes + beside};
     if (least.step == memory::kNone) {
         bound.why = "inputs, parameters and results";
         return bound;
@@ -161,9 +161,9 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, c
         memory::summarize(buffers.schedule, buffers.aliasing, buffers.arena_bytes);
     plan.recompute_flops_ratio = recompute_flops_ratio(prepared.graph);
     plan.unplanned_bytes = recorded_bytes(step.graph);
-    const size_t unpacked = unpacked_bytes(prepared.graph);
-    plan.planned_bytes = summary.planned_bytes + unpacked;
-    plan.peak_live_bytes = summary.peak_live_bytes + unpacked;
+    const size_t beside = unpacked_bytes(prepared.graph) + step.held_bytes;
+    plan.planned_bytes = summary.planned_bytes + beside;
+    plan.peak_live_bytes = summary.peak_live_bytes + beside;
     plan.arena_bytes = buffers.arena_bytes;
     plan.host_bytes = buffers.host_bytes;
     const std::vector<bool> outside = lies_outside(prepared.graph);
@@ -173,7 +173,7 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, c
     plan.curve = options.curve;
     plan.transfers = options.transfers;
     if (options.memory_limit && plan.planned_bytes > options.memory_limit)
-        plan.bound = bound_of(prepared, buffers, unpacked);
+        plan.bound = bound_of(prepared, buffers, beside);
     return plan;
 }
 

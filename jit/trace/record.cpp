@@ -35,14 +35,30 @@ int replaced_by(RecordId output, const Record& record, const Step& step) {
     return -1;
 }
 
+// Bytes of what a call knows or has made when the segment runs, and the segment does not read.
+size_t held_beside(const Record& record, uint32_t index,
+                   const std::unordered_map<RecordId, ValueId>& read) {
+    const auto is_held = [&](RecordId id) {
+        const uint32_t since = record.segment_of(id);
+        return record.is_computed(id) ? record[id].is_output && since < index
+                                      : record.is_from_outside(id) && since <= index;
+    };
+    size_t bytes = 0;
+    for (size_t i = 0; i < record.values.size(); ++i)
+        if (const RecordId id{static_cast<uint32_t>(i)};
+            !record[id].tensor && !read.contains(id) && is_held(id))
+            bytes += record.graph.type(id).bytes();
+    return bytes;
+}
+
 }  // namespace
 
 size_t Record::op_count() const {
     return static_cast<size_t>(std::ranges::count(graph.nodes(), NodeKind::op, &Node::kind));
 }
 
-uint32_t Record::segment_of(RecordId computed) const {
-    const auto node = static_cast<uint32_t>(graph.value(computed).producer);
+uint32_t Record::segment_of(RecordId value) const {
+    const auto node = static_cast<uint32_t>(graph.value(value).producer);
     return static_cast<uint32_t>(std::ranges::upper_bound(segment_ends, node) -
                                  segment_ends.begin());
 }
@@ -178,6 +194,7 @@ Step extract_segment(const Record& record, uint32_t index) {
             output.replaces = replaced_by(output.value, record, segment);
     else
         for (Input& input : segment.inputs) input.is_released = false;
+    if (record.segments() > 1) segment.held_bytes = held_beside(record, index, ids);
     return segment;
 }
 

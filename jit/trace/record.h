@@ -64,7 +64,7 @@ struct Record : Step {
 
     size_t op_count() const;
     uint32_t segments() const { return static_cast<uint32_t>(segment_ends.size()) + 1; }
-    uint32_t segment_of(RecordId computed) const;
+    uint32_t segment_of(RecordId value) const;  // where it is made, or read first
     std::span<const Node> segment(uint32_t index) const;  // its nodes
 
     // Tells whether the first `count` events of both say the same.

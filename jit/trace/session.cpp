@@ -1,13 +1,17 @@
 #include "jit/trace/session.h"
 
 #include <algorithm>
+#include <numeric>
 #include <ranges>
+#include <unordered_map>
 
+#include "jit/plan/over_limit.h"
 #include "jit/trace/recorder.h"
 #include "jit/trace/replayer.h"
 #include "runtime/core/random.h"
 #include "runtime/host/error.h"
 #include "runtime/host/host_lock.h"
+#include "runtime/host/size_text.h"
 #include "runtime/host/user_line.h"
 #include "runtime/ops/ordered.h"
 
@@ -60,13 +64,47 @@ runtime::Results Session::compute_outside(const OpDef& op, const Attrs& attrs,
     return runtime::compute(op, attrs, inputs, &device);
 }
 
+size_t Session::held_bytes() const {
+    std::unordered_map<const runtime::Storage*, size_t> held;
+    for (const std::vector<TensorRef>* tensors : {&bound_, &values_})
+        for (const TensorRef& tensor : *tensors)
+            if (tensor && tensor->has_data())
+                held[tensor->storage().get()] = tensor->storage()->bytes();
+    const auto sizes = std::views::values(held);
+    return std::accumulate(sizes.begin(), sizes.end(), size_t{0});
+}
+
+void Session::on_results_of_data(std::string_view op, size_t bytes) {
+    const size_t limit = function_.options.pipeline.memory.limit;
+    if (!limit) return;
+    const size_t held = held_bytes();
+    if (held + bytes <= limit) {
+        version_->arenas->keep_idle_within(limit - held - bytes);
+        return;
+    }
+    const LimitFigures figures{.limit = limit, .needed = held + bytes, .bound = held + bytes};
+    const std::string why =
+        runtime::cat("beside ", runtime::size_text(held), " of inputs, parameters and values, ", op,
+                     " gives ", runtime::size_text(bytes), ": as much as the data selects");
+    const OverLimit error(figures, why,
+                          {.what = told(figures),
+                           .why = why,
+                           .fix = runtime::cat("raise the limit to ", figures.needed),
+                           .at = where_()});
+    is_refused_ = true;
+    refusal_.note(error);
+    throw error;
+}
+
 void Session::run_segment(uint32_t index) {
     // Op by op, a function that spills would take memory that the device does not have.
     const bool spills = !function_.options.pipeline.memory.spill.empty();
     CompiledSegment compiled;
     try {
         compiled = version_->compiled(index, function_.options);
-    } catch (const OverLimit& error) {
+    } catch (OverLimit& error) {
+        if (record().segments() > 1)  // nobody knows how much of a smaller batch is selected
+            error.message.fix = runtime::cat("raise the limit to ", error.figures.needed);
         is_refused_ = true;
         refusal_.note(error);  // a body may catch it: a segment before a read is planned alone
         throw;

@@ -44,6 +44,8 @@ public:
         std::span<const TensorRef> ys, std::span<const TensorRef> dys,
         std::span<const TensorRef> wanted, const std::vector<std::string>& groups) = 0;
     virtual void end_backward(std::span<const TensorRef> /*grads*/) {}
+    // Under a memory limit, they have to fit beside what the call holds.
+    void on_results_of_data(std::string_view op, size_t bytes) override;
     // What backward will do cannot be told from the recorded ops alone: Python code runs in it, or
     // values on its way were computed outside of the trace.
     virtual void note_open_backward() {}
@@ -108,6 +110,8 @@ protected:
     runtime::Results compute_outside(const OpDef& op, const Attrs& attrs,
                                      std::span<const TensorRef> inputs, runtime::Device& device);
     void run_segment(uint32_t index);
+    size_t held_bytes()
+        const;  // of the tensors that the call knows and the values that it has made
     bool follows_from_host_data(RecordId value) const;
     // Computes record values now, by eager kernels.
     // `waits`: a value that a queue cannot compute makes it throw, instead of being lost.

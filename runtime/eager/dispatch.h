@@ -54,6 +54,9 @@ public:
                           Device& device) = 0;
     // The host wants a placeholder's data. Runs what is needed, or throws.
     virtual void on_read(Tensor& tensor) = 0;
+    // An op whose shape the data decides is about to make results of so many bytes. Throws where
+    // the trace has no room for them.
+    virtual void on_results_of_data(std::string_view /*op*/, size_t /*bytes*/) {}
     // Would on_read give the placeholder's data? Texts show something else where it would not.
     virtual bool can_read(const Tensor& tensor) const = 0;
 };

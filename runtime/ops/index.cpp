@@ -272,6 +272,10 @@ void for_each_true(const uint8_t* mask, int64_t n, const Ints& offsets, const Em
     });
 }
 
+void tell_trace(const OpCall& call, size_t bytes) {
+    if (Tracer* trace = context().tracer) trace->on_results_of_data(call.op.name, bytes);
+}
+
 std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type &x = call.inputs[0], &mask = call.inputs[1];
     if (mask.dtype != DType::b8 || !(mask.shape == x.shape))
@@ -283,6 +287,7 @@ std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const Tenso
     const auto* flags = flag_data.as<uint8_t>();
     const Ints offsets = true_offsets(flags, x.numel());
     const Shape shape{offsets.back()};
+    tell_trace(call, Type{x.dtype, shape}.bytes() + Type{DType::i32, shape}.bytes());
     Device& device = inputs[0]->device();
     Device& made_on = device.is_host() ? device : host_device();
     const TensorRef values = empty_tensor(made_on, {x.dtype, shape}),
@@ -352,8 +357,9 @@ std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef
     const Ints offsets = true_offsets(flags, mask.numel());
     const int rank = mask.rank();
     Device& device = inputs[0]->device();
-    const TensorRef places = empty_tensor(device.is_host() ? device : host_device(),
-                                          {DType::i32, Shape{offsets.back(), rank}});
+    const Type type{DType::i32, Shape{offsets.back(), rank}};
+    tell_trace(call, type.bytes());
+    const TensorRef places = empty_tensor(device.is_host() ? device : host_device(), type);
     auto* at = places->as<int32_t>();
     for_each_true(flags, mask.numel(), offsets, [=, &mask](int64_t k, int64_t i) {
         for (int axis = rank - 1; axis >= 0; --axis) {
@@ -415,6 +421,7 @@ std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> in
             kept.push_back(i);
     }
     const Type type{DType::i32, Shape{static_cast<int64_t>(kept.size())}};
+    tell_trace(call, type.bytes());
     return {tensor_from_host(inputs[0]->device(), type, kept.data())};
 }
 

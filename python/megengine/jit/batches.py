@@ -29,9 +29,9 @@ def propose(error: MemoryError, args: Sequence[Any], plan: Callable[[tuple[Any, 
     """Adds to a refusal by the memory limit the batch that was found to fit, if one was.
 
     ``plan`` raises a MemoryError for arguments that do not fit; it runs the body on placeholders. Only for arguments that are Tensors of one first
-    extent, the batch. Random generators stay where they are.
+    extent, the batch, and for errors that advise a smaller one. Random generators stay where they are.
     """
-    if isinstance(error, OutOfMemoryError) and error.needed is not None:
+    if isinstance(error, OutOfMemoryError) and error.needed is not None and "take a smaller" in str(error):
         with kept_generators():
             _propose(error, args, plan)
 

@@ -496,13 +496,12 @@ class Kernels(list[GeneratedKernel]):
 
 
 def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
-    """Returns the curve of the segment with the largest arena, as `CurvePoint` objects.
+    """Returns the curve of the segment that takes most, as `CurvePoint` objects.
 
     Parameters
     ----------
     segments : list of dict of str
-        Rows of the native runtime, one for each compiled part of a call. What the others take
-        counts at each point.
+        Rows of the native runtime, one for each compiled part of a call.
 
     Returns
     -------
@@ -513,16 +512,14 @@ def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
     --------
     >>> from megengine.jit.report import merge_curves
     >>> curve = [(100, 2.0, True), (60, 3.0, False)]  # bytes, seconds, whether it is chosen
-    >>> large = {"arena_bytes": 96, "planned_bytes": 100, "curve": curve}
-    >>> small = {"arena_bytes": 8, "planned_bytes": 10, "curve": []}
+    >>> large, small = {"planned_bytes": 100, "curve": curve}, {"planned_bytes": 10, "curve": []}
     >>> [point.bytes for point in merge_curves([large, small])]
-    [110, 70]
+    [100, 60]
     """
     if not segments:
         return ()
-    largest = max(segments, key=lambda plan: plan["arena_bytes"])
-    elsewhere = sum(plan["planned_bytes"] for plan in segments if plan is not largest)
-    return tuple(CurvePoint(size + elsewhere, seconds, chosen) for size, seconds, chosen in largest["curve"])
+    largest = max(segments, key=lambda plan: plan["planned_bytes"])
+    return tuple(CurvePoint(size, seconds, chosen) for size, seconds, chosen in largest["curve"])
 
 
 def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]], allocator_peak_bytes: int) -> MeasuredRun | None:
@@ -574,7 +571,7 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
     Returns
     -------
     MemoryPlan
-        Sums of the segments', but for the arena, which all take one after the other.
+        Sums of the segments', but for what each has while it runs: the most of them.
 
     Examples
     --------
@@ -582,13 +579,11 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
     >>> merge_plans([]).planned_bytes
     0
     """
-    total = {
-        key: sum(plan[key] for plan in segments)
-        for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes", "host_bytes", "transferred_bytes", "written_bytes", "transfer_seconds", "waiting_seconds")
+    total = {key: sum(plan[key] for plan in segments) for key in ("unplanned_bytes", "host_bytes", "transferred_bytes", "written_bytes", "transfer_seconds", "waiting_seconds")}
+    most = {
+        key: max((plan[key] for plan in segments), default=0)
+        for key in ("planned_bytes", "peak_live_bytes", "arena_bytes", "workspace_bytes", "recompute_flops_ratio")
     }
-    arena = max((plan["arena_bytes"] for plan in segments), default=0)
-    total["planned_bytes"] -= total["arena_bytes"] - arena
-    total["arena_bytes"] = arena
     buffers: list[PlannedBuffer] = []
     steps: list[str] = []
     for plan in segments:
@@ -601,10 +596,7 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
             buffers.append(PlannedBuffer(**values))
     return MemoryPlan(
         **total,
-        workspace_bytes=max((plan["workspace_bytes"] for plan in segments), default=0),
-        recompute_flops_ratio=max(
-            (plan["recompute_flops_ratio"] for plan in segments), default=0.0
-        ),
+        **most,
         buffers=tuple(buffers),
         steps=tuple(steps),
         curve=merge_curves(segments),
