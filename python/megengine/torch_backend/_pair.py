@@ -29,6 +29,8 @@ class Call:
         """backward: what is still to run, and was planned for. saved: the arguments that it is given, too."""
         self.backward, self.saved = backward, _bytes_at(saved)
         self.held: dict[int, int] = {}
+        # Others may hold these for longer: they do not tell how long the call lives.
+        self.given = _bytes_at(each for each in saved if isinstance(each, torch.Tensor) and each.is_leaf and not each.requires_grad)
         self.sequence = sequence_number()  # of the node that autograd has for it, if it has one
 
 
@@ -192,7 +194,7 @@ def _others(given: Bytes, without: int | None = None) -> int:
     kept: dict[int, int] = {}
     for number, call in _held.items():
         if number != without:
-            kept.update(call.held)
+            kept.update(call.given | call.held)
     return sum(max(0, size - given.get(address, 0)) for address, size in kept.items()) + sum(under_way)
 
 
