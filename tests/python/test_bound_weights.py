@@ -9,6 +9,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 from megengine import _core
+from megengine.autodiff import GradManager
 from megengine.jit import trace
 
 
@@ -137,6 +138,30 @@ def test_weights_stay_packed_where_something_cheap_is_computed_twice():
         np.testing.assert_allclose(infer(*operands).numpy(), body(*operands).numpy(), rtol=1e-3)
     plan = infer.memory_plan()
     assert plan.recompute_flops_ratio > 0 and any("conv_epilogue" in step for step in map(str, plan.steps))
+
+
+@pytest.mark.parametrize("trained, expects_packed", [("all", False), ("none", True), ("last", True)])
+def test_weights_that_are_trained_are_not_packed(trained, expects_packed):
+    """An optimizer outside of the trace gives them new values before the next call. Frozen layers stay packed."""
+    net = M.Sequential(*(M.Linear(256, 256) for _ in range(3)))
+    x = mge.tensor(np.ones((8, 256), "float32"))
+    wanted = {"all": list(net.parameters()), "none": [x], "last": list(net[2].parameters())}[trained]
+    manager = GradManager().attach(wanted)
+
+    @trace(symbolic=True, opt_level=3)
+    def gradients(x):
+        with manager:
+            loss = (F.relu(net(x)) ** 2).mean()
+            manager.backward(loss)
+        return loss
+
+    for _ in range(2):
+        gradients(x)
+        for each in wanted:
+            each.grad = None
+    buffers = [str(each) for each in gradients.memory_plan().buffers]
+    assert any("packed" in each for each in buffers) == expects_packed
+    assert trained != "all" or gradients.memory_plan().planned_bytes < 8.5 * 256 * 256 * 4  # weights, gradients, and what is small
 
 
 MADE = {
