@@ -154,6 +154,16 @@ void RecomputeProblem::add_step(const Node& node) {
 
 namespace {
 
+// What is made of a few numbers (a random key) may take so many times the time of writing it: nothing
+// large is kept for a second run.
+constexpr double kWorthOfADraw = 4;
+constexpr size_t kBytesOfAKey = 64;
+
+bool is_made_of_few_bytes(const Graph& graph, const Node& node) {
+    return std::ranges::all_of(
+        node.inputs, [&](ValueId input) { return graph.type(input).bytes() <= kBytesOfAKey; });
+}
+
 bool may_lie_on_an_operand(const runtime::Executable& executable, const Node& node) {
     for (size_t i = 0; i < node.inputs.size(); ++i)
         if (executable.may_alias(0, static_cast<int>(i))) return true;
@@ -175,7 +185,9 @@ void RecomputeProblem::add_op(const Node& node, memory::RematStep& step) const {
         // where memory is so short that values wait on the host.
         const bool joins =
             graph_.device().is_host() || has_fetches_ || stays_inside_[at(node.outputs[0])];
-        step.repeatable = step.repeatable && joins && arithmetic <= cost.bytes / speeds_.bytes;
+        const double most = is_made_of_few_bytes(graph_, node) ? kWorthOfADraw : 1;
+        step.repeatable =
+            step.repeatable && joins && arithmetic <= most * cost.bytes / speeds_.bytes;
         if (step.in_place) step.cost = bytes_in_a_kernel(node) / speeds_.bytes;
     } else if (step.in_place && is_fused_later(options_, what_)) {
         const double inside = std::max(arithmetic, bytes_in_a_kernel(node) / speeds_.bytes);
