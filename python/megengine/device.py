@@ -590,7 +590,7 @@ def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceTyp
     device : int
         Number of the GPU.
     device_type : DeviceType
-        `DeviceType.CUDA`.
+        Kind of the device; only `DeviceType.CUDA` is allowed.
 
     Returns
     -------
@@ -624,7 +624,7 @@ def get_cuda_device_property(
     device : int
         Number of the GPU.
     device_type : DeviceType
-        `DeviceType.CUDA`.
+        Kind of the device; only `DeviceType.CUDA` is allowed.
 
     Returns
     -------

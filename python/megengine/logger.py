@@ -54,9 +54,9 @@ class MegEngineLogFormatter(logging.Formatter):
     Parameters
     ----------
     fmt, datefmt : str or None
-        As of ``logging.Formatter``.
+        Format of a line and of its date, as for ``logging.Formatter``.
     **kwargs : object
-        As of ``logging.Formatter``.
+        Other arguments of ``logging.Formatter``, by name.
     """
 
     log_fout: IO[str] | None = None
@@ -89,7 +89,7 @@ class MegEngineLogFormatter(logging.Formatter):
         Parameters
         ----------
         record : LogRecord
-            Of a message.
+            Record of the message, with its level and place.
 
         Returns
         -------
@@ -133,9 +133,9 @@ class MegBrainLogFormatter(MegEngineLogFormatter):
     Parameters
     ----------
     fmt, datefmt : str or None
-        As of ``logging.Formatter``.
+        Format of a line and of its date, as for ``logging.Formatter``.
     **kwargs : object
-        As of ``logging.Formatter``.
+        Other arguments of ``logging.Formatter``, by name.
     """
 
     date = "%(asctime)s[mgb] "
@@ -285,7 +285,7 @@ def set_mgb_log_level(level: int | str) -> int:
     Parameters
     ----------
     level : int or str
-        As of `set_log_level`.
+        A ``logging`` number or one of DEBUG, INFO, WARN, ERROR.
 
     Returns
     -------
@@ -310,7 +310,7 @@ def replace_mgb_log_level(level: int | str) -> Iterator[None]:
     Parameters
     ----------
     level : int or str
-        As of `set_log_level`.
+        A ``logging`` number or one of DEBUG, INFO, WARN, ERROR.
 
     Yields
     ------
@@ -348,11 +348,11 @@ def call_countlog_func(func: Callable[..., Any], count: int = 1, msg: str | None
     Parameters
     ----------
     func : callable
-        What is called.
+        Function that is called with ``msg``.
     count : int
-        The most calls.
+        Largest number of calls for this pair.
     msg : str or None
-        Its argument, None for none.
+        Argument of the call; None calls without one.
     """
     key = (
         (owner := getattr(func, "__self__", None)) and id(owner),

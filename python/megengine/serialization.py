@@ -42,9 +42,9 @@ def save(
         A path gets its new content at once, by renaming: an error or a crash leaves the old file as
         it was.
     pickle_module : module
-        Has ``dump``.
+        Module that has ``dump``, as ``pickle`` has.
     pickle_protocol : int
-        Of the pickle.
+        Version of pickle's format, as ``pickle.dump`` takes it.
 
     Raises
     ------
@@ -117,14 +117,14 @@ def load(
         Where tensors go: a device ("cpu0"), a mapping of devices ({"gpu0": "cpu0"}) or a function
         from logical device name to device; None: where they were.
     pickle_module : module
-        Has ``load``; another one than ``pickle`` means the same as allow_pickle.
+        Module that has ``load``; another one than ``pickle`` means the same as allow_pickle.
     trusted : iterable or mapping of str
         Classes and functions that the file may name besides, as a list, or a mapping from the names
         in the file; restoring them runs their code. Classes that ``__main__`` or an imported module
         of the program defines need it only where they are called to be restored; else `__new__` and
         `__setstate__` are what runs of theirs.
     allow_pickle : bool
-        Build whatever the file names, which runs code of the file's author.
+        Whether to build whatever the file names, which runs code of the file's author.
 
     Returns
     -------

@@ -32,17 +32,17 @@ class Tensor(ArrayMethodMixin):
     data : array_like
         A number, nested sequence, NumPy array or Tensor; it is copied.
     dtype : DTypeLike or None
-        By default that of the data, with 64 bits narrowed: int -> int32, float -> float32.
+        By default that of the data, with 64 bits narrowed: int to int32, float to float32.
     device : str, Device or None
         A name such as "cpu0"; by default `megengine.get_default_device()`.
     is_const : bool
-        The value never changes from call to call of a traced function.
+        Whether the value never changes from call to call of a traced function.
     no_cache : bool
-        Taken for compatibility; warns that it has no effect.
+        Has no effect, and warns so; taken for compatibility.
     name : str or None
-        Shown in graphs and dumped models.
+        Name that graphs and dumped models show.
     format : str
-        "nhwc" for channels-last memory, see `Tensor.format`.
+        Memory order; "nhwc" is channels last, see `Tensor.format`.
 
     Raises
     ------
@@ -385,17 +385,18 @@ class Parameter(Tensor):
     Parameters
     ----------
     data : array_like
-        As in `Tensor`.
+        A number, nested sequence, NumPy array or Tensor; it is copied.
     dtype : DTypeLike or None
-        As in `Tensor`.
+        By default that of the data, with 64 bits narrowed: int to int32, float to float32.
     device : str, Device or None
-        As in `Tensor`.
+        Name such as "cpu0"; None takes `megengine.get_default_device()`.
     is_const, no_cache : bool
-        As in `Tensor`.
+        Whether the value never changes from call to call of a traced function; and what is taken
+        for compatibility and warns that it has no effect.
     name : str or None
-        As in `Tensor`.
+        Name that graphs and dumped models show.
     format : str
-        As in `Tensor`.
+        Memory order; "nhwc" is channels last, see `Tensor.format`.
 
     Examples
     --------

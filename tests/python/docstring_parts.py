@@ -3,9 +3,10 @@
 import ast
 import enum
 import inspect
+import re
 import textwrap
 
-from numpydoc.docscrape import get_doc_object
+from numpydoc.docscrape import NumpyDocString, get_doc_object
 from numpydoc.validate import Validator, validate
 
 # Checks of numpydoc that are not ours, and why.
@@ -70,6 +71,17 @@ def raised(found):
 def untold_errors(found):
     text = (inspect.getdoc(found) or "").partition(">>>")[0]
     return sorted(each for each in raised(found) if each not in text)
+
+
+# "As in `Conv2d`." and "See `Module`.": what a reader of help() would have to look up.
+_ONLY_REFERS = re.compile(r"(?:(?:As|Those|The same as) (?:in|of|from|for)|See) (?:the )?`[^`]+`(?: and `[^`]+`)?[.;]?")
+
+
+def empty_entries(found):
+    """Entries of parameters that only refer to another docstring, or have at most three words."""
+    entries = NumpyDocString(inspect.getdoc(found) or "")["Parameters"]
+    texts = {entry.name: " ".join(entry.desc) for entry in entries}
+    return [f"{name}: {text}" for name, text in texts.items() if len(text.split()) <= 3 or _ONLY_REFERS.fullmatch(text)]
 
 
 def methods(owner):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from docstring_parts import faults, methods, parameters, untold_errors
+from docstring_parts import empty_entries, faults, methods, parameters, untold_errors
 from test_names_in_tests import public
 
 import megengine
@@ -125,6 +125,35 @@ def test_docstrings_have_the_form_of_numpydoc():
 def test_docstrings_tell_the_errors_that_a_body_raises():
     untold = {name: errors for name, each, _ in _told() if (errors := untold_errors(each))}
     assert not untold
+
+
+def test_every_parameter_is_described_where_help_shows_it():
+    empty = {name: entries for name, each, _ in _told() if (entries := empty_entries(each))}
+    assert not empty, "\n".join(f"{name}: {'; '.join(entries)}" for name, entries in empty.items())
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_empty"),
+    [
+        ("As in `Conv2d`.", True),
+        ("See `Module`.", True),
+        ("Learning rate.", True),
+        ("Kernel extent in pixels, as in `Conv2d`.", False),
+        ("Number of channels, C.", False),
+    ],
+)
+def test_an_entry_that_says_nothing_is_found(entry, is_empty):
+    def convolve(size):
+        pass
+
+    convolve.__doc__ = f"Convolves.\n\nParameters\n----------\nsize : int\n    {entry}\n"
+    assert bool(empty_entries(convolve)) is is_empty
+
+
+@pytest.mark.parametrize("module", [megengine.functional.loss, megengine.functional.vision])
+def test_helpers_of_losses_and_of_images_are_hidden(module):
+    visible = {name for name in vars(module) if not name.startswith("_")}
+    assert visible <= {*module.__all__, "np", "Iterable", "Tensor"}
 
 
 def test_what_a_docstring_lacks_is_found():

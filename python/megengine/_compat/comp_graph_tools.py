@@ -77,8 +77,8 @@ class GraphInference:
     profiling : bool
         Has no effect, and warns so.
     optimize_for_inference : bool
-        Whether to join element-wise operations into generated kernels; else the function runs as it
-        was traced.
+        Whether to join element-wise operations into generated kernels; False runs the function as
+        it was traced.
     function : str
         One of those that `jit.dump_functions` wrote; "" is the first.
     trusts_kernels : bool
@@ -135,7 +135,7 @@ class GraphInference:
         Parameters
         ----------
         name : str
-            One of ``functions``.
+            Name of the function, one of ``functions``.
         outputs : sequence of str or None
             Names of the wanted outputs; None is for all.
 
@@ -236,9 +236,9 @@ class GraphInference:
         Parameters
         ----------
         *inp_args : ndarray
-            Inputs in the model's order, but for those in inp_dict.
+            Arrays in the order of the model's inputs, without those in inp_dict.
         inp_dict : dict of str to ndarray or None
-            Inputs by name.
+            Arrays by the names of their inputs.
 
         Returns
         -------
@@ -306,7 +306,7 @@ def get_dep_vars(
     Parameters
     ----------
     var : VarNode or sequence of VarNode
-        Of one network.
+        Variables of one network.
     var_type : str, sequence of str or None
         Only those made by operators of such types; None is for all.
 
@@ -330,9 +330,9 @@ def find_vars_by_name(dst: VarNode | Sequence[VarNode], names: Sequence[str]) ->
     Parameters
     ----------
     dst : VarNode or sequence of VarNode
-        Of one network.
+        Variables of one network, where the search begins.
     names : sequence of str
-        What to find.
+        Names of the wanted variables.
 
     Returns
     -------
@@ -357,7 +357,7 @@ def get_owner_opr_inputs(var: VarNode) -> list[VarNode]:
     Parameters
     ----------
     var : VarNode
-        The variable.
+        Variable of a network.
 
     Returns
     -------
@@ -373,7 +373,7 @@ def get_owner_opr_type(var: VarNode) -> str:
     Parameters
     ----------
     var : VarNode
-        The variable.
+        Variable of a network.
 
     Returns
     -------
@@ -389,7 +389,7 @@ def get_opr_type(opr: OpNode) -> str:
     Parameters
     ----------
     opr : OpNode
-        The operator.
+        Operator of a network.
 
     Returns
     -------
@@ -421,7 +421,7 @@ def graph_traversal(
     Parameters
     ----------
     outputs : VarNode or sequence of VarNode
-        Of one network.
+        Variables of one network.
 
     Returns
     -------
@@ -468,7 +468,7 @@ def get_oprs_seq(
     Parameters
     ----------
     outputs : VarNode or sequence of VarNode
-        Of one network.
+        Variables of one network.
     prune_reshape : bool
         Has nothing to leave out, and warns so.
     prune_immtensor : bool
@@ -495,7 +495,7 @@ def replace_vars(dst: VarNode | Sequence[VarNode], varmap: dict[VarNode, VarNode
     Parameters
     ----------
     dst : VarNode or sequence of VarNode
-        What to make anew, of one network.
+        Variables of one network, which are made anew.
     varmap : dict of VarNode to VarNode
         Old variable to new one, of the same network.
 
@@ -517,7 +517,7 @@ def replace_oprs(dst: VarNode | Sequence[VarNode], oprmap: dict[OpNode, OpNode])
     Parameters
     ----------
     dst : VarNode or sequence of VarNode
-        What to make anew, of one network.
+        Variables of one network, which are made anew.
     oprmap : dict of OpNode to OpNode
         Old operator to new one, of the same network.
 

@@ -20,7 +20,7 @@ def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable
     origin : str
         Module that has the function now.
     name : str
-        Of the function, here and there.
+        Name of the function in both modules.
     tbd : bool
         Whether it will go without a successor; else ``origin.name`` is the successor.
 

@@ -35,13 +35,13 @@ def extern_opr_subgraph(
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     output_shapes : list of tuple of int
-        Of its results.
+        Shape of each result.
     dump_name : str
-        Of the loader.
+        Name of the loader that runs the program.
     dump_data : bytes
-        The program.
+        The program, in the loader's format.
     output_dtypes : list of dtype or None
         Of its results; None is float32.
 
@@ -61,9 +61,9 @@ def tensorrt_runtime_opr(inputs: _Inputs, *, data: bytes | None = None) -> NoRet
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     data : bytes or None
-        The engine.
+        The serialized engine, in TensorRT's format.
 
     Raises
     ------
@@ -83,9 +83,9 @@ def cambricon_runtime_opr(
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     data : bytes
-        The model.
+        The serialized model, in the vendor's format.
     symbol : str
         Name of the program in it.
     tensor_dim_mutable : bool
@@ -107,9 +107,9 @@ def atlas_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     data : bytes
-        The model.
+        The serialized model, in the vendor's format.
 
     Raises
     ------
@@ -127,9 +127,9 @@ def magicmind_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     data : bytes
-        The model.
+        The serialized model, in the vendor's format.
 
     Raises
     ------
@@ -163,15 +163,15 @@ class ExternOprSubgraph(_Compiled):
     Parameters
     ----------
     output_shapes : list of tuple of int
-        Of its results.
+        Shape of each result.
     dump_name : str
-        Of the loader.
+        Name of the loader that runs the program.
     dump_data : bytes
         The program; it is saved with the module.
     output_dtypes : list of dtype or None
         Of its results; None is float32.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class TensorrtRuntimeSubgraph(_Compiled):
     data : bytes
         The engine; it is saved with the module.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -229,7 +229,7 @@ class CambriconRuntimeSubgraph(_Compiled):
     tensor_dim_mutable : bool
         Whether shapes may change.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(self, data: bytes, symbol: str, tensor_dim_mutable: bool, **kwargs: Any) -> None:
@@ -249,7 +249,7 @@ class AtlasRuntimeSubgraph(_Compiled):
     data : bytes
         The model; it is saved with the module.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -264,7 +264,7 @@ class MagicMindRuntimeSubgraph(_Compiled):
     data : bytes
         The model; it is saved with the module.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:

@@ -26,7 +26,7 @@ class Future:
         Parameters
         ----------
         value : object
-            What `get` returns.
+            Object that `get` returns.
 
         Raises
         ------

@@ -57,9 +57,9 @@ class AutoNaming(metaclass=_Scopes):
         Parameters
         ----------
         handle : int
-            Of the variable.
+            Number of the variable.
         name : str
-            Its name.
+            Name of the variable.
         """
         cls.handle2names[handle] = name
 
@@ -70,7 +70,7 @@ class AutoNaming(metaclass=_Scopes):
         Parameters
         ----------
         handle : int
-            Of the variable.
+            Number of the variable.
 
         Returns
         -------

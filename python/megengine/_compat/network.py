@@ -220,25 +220,25 @@ class Network:
         file : str, path or binary file
             Where to write; a file must be open for writing.
         keep_var_name : int
-            As of `trace.dump`.
+            Which variables keep their names: 0 none, 1 the outputs, 2 all.
         keep_opr_name : bool
-            As of `trace.dump`.
+            Whether to write names of operators.
         keep_param_name : bool
-            As of `trace.dump`.
+            Whether to write names of parameters; they are written in any case.
         keep_opr_priority : bool
             Has no effect, and warns so.
         strip_info_file : str or None
-            As of `trace.dump`.
+            Path of a file that gets JSON about operators and dtypes; None writes none.
         append_json : bool
-            As of `trace.dump`.
+            Whether that JSON becomes one more entry of a list in the file.
         optimize_for_inference : bool
-            As of `trace.dump`.
+            Whether to run the whole-graph passes.
         append : bool
-            As of `trace.dump`.
+            Whether to write behind what the file holds already.
         user_info : object
-            As of `trace.dump`.
+            Numbers, text, arrays and containers of them, which the metadata keeps.
         enable_metadata : bool
-            Whether the file gets what ``metadata`` reads.
+            Whether to write the metadata that `Network.metadata` reads.
         dump_format : str or None
             Has no effect, and warns so.
         compat_older_version : str or None
@@ -308,7 +308,7 @@ class Network:
         *inp_args : ndarray
             Inputs in the order of ``input_vars``, but for those in inp_dict.
         inp_dict : dict of str to ndarray or None
-            Inputs by name.
+            Arrays by the names of their inputs.
 
         Returns
         -------
@@ -340,9 +340,9 @@ class Network:
         Parameters
         ----------
         shape : int or sequence of int
-            Extents.
+            Extents of the input.
         dtype : dtype
-            Of the values.
+            Data type of the input.
         name : str or None
             By which arrays are given to `infer`; None is "input".
         device : str or None
@@ -366,7 +366,7 @@ class Network:
         data : array_like
             Its value: a number, an array or a tensor.
         name : str or None
-            None is "const".
+            Name of the constant; None is "const".
         device : str or None
             Name of the device; None is the default one.
 
@@ -419,7 +419,7 @@ class Network:
         Parameters
         ----------
         *vars : VarNode
-            Of this network.
+            Variables of this network.
 
         Returns
         -------
@@ -493,7 +493,7 @@ class Network:
         Parameters
         ----------
         batchsize : int
-            The extent.
+            The new leading extent.
         blacklist : sequence of str or VarNode
             Inputs, or names of inputs, that keep theirs.
 
@@ -548,7 +548,7 @@ class Network:
         Parameters
         ----------
         dest_vars : sequence of VarNode
-            What to compute.
+            Variables that are computed.
         **kwargs : bool
             The ``enable_*`` options of dump, which warn that they have no effect here.
 
@@ -636,7 +636,7 @@ class Network:
         oprcls : type
             A class of operators.
         unique : bool
-            Whether there must be one.
+            Whether there must be exactly one.
 
         Returns
         -------
@@ -658,9 +658,9 @@ class Network:
         Parameters
         ----------
         name : str
-            A glob pattern.
+            Glob pattern that the whole name must match.
         unique : bool
-            Whether there must be one.
+            Whether exactly one must match.
 
         Returns
         -------
@@ -680,9 +680,9 @@ class Network:
         Parameters
         ----------
         name : str
-            A glob pattern.
+            Glob pattern that the whole name must match.
         unique : bool
-            Whether there must be one.
+            Whether exactly one must match.
 
         Returns
         -------
@@ -702,7 +702,7 @@ class Network:
         Parameters
         ----------
         var : VarNode
-            Of this network.
+            Variable of this network.
 
         Returns
         -------
@@ -718,7 +718,7 @@ class Network:
         Parameters
         ----------
         var : VarNode
-            Of this network.
+            Variable of this network.
 
         Returns
         -------
@@ -771,7 +771,7 @@ def as_varnode(obj: VarNode | OpNode) -> VarNode:
     Parameters
     ----------
     obj : VarNode or OpNode
-        Of any network.
+        Variable or operator of any network.
 
     Returns
     -------
@@ -806,7 +806,7 @@ def as_oprnode(obj: VarNode | OpNode) -> OpNode:
     Parameters
     ----------
     obj : VarNode or OpNode
-        Of any network.
+        Variable or operator of any network.
 
     Returns
     -------

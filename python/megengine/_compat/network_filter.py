@@ -146,7 +146,7 @@ class NodeFilter:
         Parameters
         ----------
         var : VarNode
-            The variable.
+            Variable that the operators read.
 
         Returns
         -------
@@ -255,7 +255,7 @@ class NodeFilterCheckType(NodeFilterType):
     Parameters
     ----------
     node_iter : iterable of VarNode or OpNode
-        The nodes.
+        The nodes to select from.
     node_type : type or sequence of type
         Classes of operators or variables.
 
@@ -291,7 +291,7 @@ class NodeFilterHasInput(NodeFilter):
     node_iter : iterable of OpNode
         The operators to select from.
     var : VarNode
-        The variable.
+        Variable that the operators read.
 
     Examples
     --------

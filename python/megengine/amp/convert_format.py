@@ -15,9 +15,9 @@ def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
     Parameters
     ----------
     x : Tensor
-        Tensors of other ranks stay as they are.
+        Tensor of any shape; one that is neither 4-D nor 5-D stays as it is.
     inplace : bool
-        Change ``x``; otherwise a new one.
+        Whether to change ``x`` itself; False makes a new tensor.
 
     Returns
     -------
@@ -46,9 +46,9 @@ def convert_module_format(module: "Module", inplace: bool = True) -> "Module":
     Parameters
     ----------
     module : Module
-        Any module.
+        Module whose parameters and buffers are reordered.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
 
     Returns
     -------

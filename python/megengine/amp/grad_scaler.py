@@ -62,12 +62,12 @@ class GradScaler:
     init_scale : float
         The scale at first.
     growth_factor : float
-        What it is multiplied by after growth_interval good steps.
+        Factor of the scale after growth_interval good steps.
     backoff_factor : float
-        What it is multiplied by at a gradient that is infinite or nan; all gradients of that step
-        become None, so that the optimizer skips it.
+        Factor of the scale after a step with a gradient that is infinite or NaN; all gradients of
+        that step become None, so that the optimizer skips it.
     growth_interval : int
-        Number of good steps; 0 fixes the scale.
+        Number of good steps before the scale grows; 0 fixes the scale.
 
     Notes
     -----
@@ -135,9 +135,10 @@ class GradScaler:
         Parameters
         ----------
         gm : GradManager
-            The recording GradManager.
+            GradManager that records the forward computation.
         y, dy : Tensor, list of Tensor, tuple of Tensor or None
-            As of `GradManager.backward`.
+            Results to differentiate, and gradients with respect to them, ones by default; see
+            `GradManager.backward`.
         unscale_grad : bool
             Whether to call `unscale`; False leaves it to the caller, say after adding up gradients
             of several calls.
@@ -264,7 +265,7 @@ class GradScaler:
         Parameters
         ----------
         state : dict of str
-            What `state_dict` returned.
+            Dict that `state_dict` returned.
         """
         for name in self.state_dict():
             setattr(self, name, state[name])
@@ -308,11 +309,12 @@ class Xla_GradScaler(GradScaler):
     Parameters
     ----------
     model : Module
-        Whose parameters these are.
+        Module whose parameters are checked.
     init_scale, growth_factor, backoff_factor : float
-        As in `GradScaler`.
+        The scale at first, its factor after growth_interval good steps, and its factor after a step
+        that made a parameter infinite or NaN.
     growth_interval : int
-        As in `GradScaler`.
+        Number of good steps before the scale grows; 0 fixes the scale.
 
     Notes
     -----
@@ -356,11 +358,12 @@ class Xla_GradScaler(GradScaler):
         Parameters
         ----------
         gm : GradManager
-            The recording GradManager.
+            GradManager that records the forward computation.
         scale_factor : Tensor
-            0-d, float32.
+            The scale, a 0-d float32 tensor.
         y, dy : Tensor, list of Tensor, tuple of Tensor or None
-            As of `GradManager.backward`.
+            Results to differentiate, and gradients with respect to them, ones by default; see
+            `GradManager.backward`.
         """
         _backward(gm, y, dy, lambda _: scale_factor)
         for t in gm.attached_tensors():
@@ -377,7 +380,7 @@ class Xla_GradScaler(GradScaler):
         Parameters
         ----------
         model : Module
-            Whose parameters are looked at.
+            Module whose parameters are checked.
         new_scale : float or None
             The scale to set instead, None for none.
         """

@@ -13,7 +13,7 @@ class Event:
     Parameters
     ----------
     stream : Stream
-        Of the work before it.
+        Stream whose work so far comes before the event.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class Event:
         Parameters
         ----------
         end : Event
-            Recorded later.
+            Event of the same stream that was recorded later.
 
         Returns
         -------
@@ -124,7 +124,7 @@ class Stream:
         Parameters
         ----------
         event : Event
-            Of any stream.
+            Event of any stream of the device.
         """
         _core.stream_wait(self.device, event._device, event._ticket)
 

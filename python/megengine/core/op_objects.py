@@ -32,9 +32,9 @@ def apply(op: OpDef, *inputs: Any) -> list[Any]:
     Parameters
     ----------
     op : OpDef
-        What is computed.
+        The operation, whose ``run`` is called.
     *inputs : object
-        Its operands.
+        Operands of the operation, in order.
 
     Returns
     -------

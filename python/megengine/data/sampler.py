@@ -41,18 +41,18 @@ class MapSampler(Sampler):
     dataset : Sized
         Anything with a length; nothing else of it is used.
     batch_size : int
-        Samples per batch.
+        Number of samples in a batch.
     drop_last : bool
-        Leave out the last batch if it is not full.
+        Whether to leave out the last batch if it is not full.
     num_samples : int or None
         Samples in one pass, at least batch_size; None: as many as ``sample`` gives.
     world_size, rank : int or None
-        The processes that share the samples, and which of them this is; None: those of
-        ``megengine.distributed``. All get the same number of samples: the first ones are used again
-        where needed.
+        Number of processes that share the samples, and number of this process; None: those of
+        ``megengine.distributed``. All processes get the same number of samples: the first samples
+        are used again where needed.
     seed : int or None
-        Of the random order, 0 to 2**32 - 1; None: one that follows from `random.seed`, or a random
-        one before that is called. Processes of a world agree on it.
+        Seed of the random order, 0 to 2**32 - 1. None takes one that follows from `random.seed`, or
+        a random one before that is called; all processes of a world take the same.
 
     Raises
     ------
@@ -149,7 +149,7 @@ class StreamSampler(Sampler):
     Parameters
     ----------
     batch_size : int
-        Samples per batch; the last batch of a stream may hold fewer.
+        Number of samples in a batch; the last batch of a stream may hold fewer.
 
     Raises
     ------
@@ -190,15 +190,16 @@ class SequentialSampler(MapSampler):
     Parameters
     ----------
     dataset : Sized
-        As in `MapSampler`.
+        Anything with a length; the sampler uses nothing else of it.
     batch_size : int
-        As in `MapSampler`.
+        Number of samples in a batch.
     drop_last : bool
-        As in `MapSampler`.
+        Whether to leave out the last batch if it is not full.
     indices : sequence of int or None
         Take these samples only, in this order; None: all.
     world_size, rank : int or None
-        As in `MapSampler`.
+        Number of processes that share the samples, and number of this process; None: those of
+        ``megengine.distributed``.
 
     Examples
     --------
@@ -233,15 +234,16 @@ class RandomSampler(MapSampler):
     Parameters
     ----------
     dataset : Sized
-        As in `MapSampler`.
+        Anything with a length; the sampler uses nothing else of it.
     batch_size : int
-        As in `MapSampler`.
+        Number of samples in a batch.
     drop_last : bool
-        As in `MapSampler`.
+        Whether to leave out the last batch if it is not full.
     indices : sequence of int or None
         Take these samples only; None: all.
     world_size, rank, seed : int or None
-        As in `MapSampler`.
+        Number of processes that share the samples, number of this process (None: those of
+        ``megengine.distributed``), and seed of the random order; see `MapSampler`.
 
     Examples
     --------
@@ -279,19 +281,20 @@ class ReplacementSampler(MapSampler):
     Parameters
     ----------
     dataset : Sized
-        As in `MapSampler`.
+        Anything with a length; the sampler uses nothing else of it.
     batch_size : int
-        As in `MapSampler`.
+        Number of samples in a batch.
     drop_last : bool
-        As in `MapSampler`.
+        Whether to leave out the last batch if it is not full.
     num_samples : int or None
-        Draws in one pass; None: as many as there are samples.
+        Number of draws in one pass; None: as many as there are samples.
     weights : sequence of float or None
         Relative probability of each sample, one number for each, none of them negative and
         at least one above 0; None:
         all equal.
     world_size, rank, seed : int or None
-        As in `MapSampler`.
+        Number of processes that share the samples, number of this process (None: those of
+        ``megengine.distributed``), and seed of the random order; see `MapSampler`.
 
     Examples
     --------

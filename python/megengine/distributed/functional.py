@@ -55,7 +55,7 @@ def reduce_sum(
     group : Group or None
         The processes that take part; None means all.
     device : str or None
-        Where the result goes, such as "gpu0"; None: where ``inp`` is.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
@@ -79,9 +79,9 @@ def broadcast(inp: Tensor, group: Group | None = WORLD, device: str | None = Non
     inp : Tensor
         A tensor of equal shape and dtype in every process; its values count in the root alone.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
@@ -108,9 +108,9 @@ def all_gather(
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     axis : int
         The axis to concatenate along.
 
@@ -143,9 +143,9 @@ def reduce_scatter_sum(
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     axis : int
         The axis to split along.
 
@@ -176,9 +176,9 @@ def all_reduce_sum(inp: Tensor, group: Group | None = WORLD, device: str | None 
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
@@ -203,9 +203,9 @@ def all_reduce_max(inp: Tensor, group: Group | None = WORLD, device: str | None 
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
@@ -229,9 +229,9 @@ def all_reduce_min(inp: Tensor, group: Group | None = WORLD, device: str | None 
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
@@ -258,11 +258,11 @@ def gather(
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     axis : int
-        As of `all_gather`.
+        The axis to concatenate along.
 
     Returns
     -------
@@ -293,9 +293,9 @@ def scatter(
     inp : Tensor
         A tensor of equal shape and dtype in every process; its values count in the root alone.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     axis : int
         The axis to split along.
 
@@ -333,9 +333,9 @@ def all_to_all(
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     split_axis : int
         The axis to split along.
     concat_axis : int

@@ -67,7 +67,7 @@ class Group:
     Parameters
     ----------
     proc_ranks : sequence of int
-        Their ranks in the world, ints without repetition; the first one is the root.
+        Ranks of the members in the world, different ints; the first one is the root.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class Group:
         Parameters
         ----------
         proc_ranks : sequence of int
-            As of `Group`.
+            Ranks of the members in the world, different ints; the first one is the root.
         """
         self.check(proc_ranks)
         self.proc_ranks = [int(rank) for rank in proc_ranks]
@@ -108,7 +108,7 @@ class Group:
         Parameters
         ----------
         proc_ranks : sequence of int
-            As of `Group`.
+            Ranks of the members in the world, different ints; the first one is the root.
         """
         ranks = list(proc_ranks)
         if not ranks:
@@ -187,7 +187,7 @@ def init_process_group(
     device_type : str
         "cpu", "gpu" or "cuda", or "xpu": GPUs where there are any.
     timeout : float
-        Seconds that an operation waits for a process that does not answer.
+        Seconds to wait for a process that does not answer.
 
     Raises
     ------
@@ -268,7 +268,7 @@ def set_timeout(seconds: float) -> None:
     Parameters
     ----------
     seconds : float
-        From now on; `init_process_group` sets its own.
+        Seconds to wait, from now on; `init_process_group` sets its own.
 
     Examples
     --------
@@ -621,7 +621,7 @@ def new_group(proc_ranks: Sequence[int]) -> Group:
     Parameters
     ----------
     proc_ranks : sequence of int
-        Their ranks.
+        Ranks of the members in the world, different ints; the first one is the root.
 
     Returns
     -------

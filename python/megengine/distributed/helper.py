@@ -36,7 +36,7 @@ def get_free_ports(num: int) -> list[int]:
     Parameters
     ----------
     num : int
-        How many.
+        How many ports to find.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
     inps : iterable of Tensor
         The tensors, in the same order in every process.
     group : Group
-        The processes.
+        Processes that take part.
 
     Examples
     --------
@@ -248,9 +248,9 @@ class AllreduceCallback(ProcessSum):
     Parameters
     ----------
     reduce_method : str
-        "sum" or "mean".
+        How gradients are joined: "sum" or "mean".
     group : Group
-        The processes.
+        Processes that take part.
     backend : str or None
         A name for `override_backend` during the call; None leaves it.
 

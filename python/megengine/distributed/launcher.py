@@ -43,9 +43,10 @@ class launcher:
     port : int
         Port of its server; 0: any free one. Several machines need a fixed port.
     device_type, backend : str
-        As of `init_process_group`.
+        Kind of device, "cpu", "gpu", "cuda" or "xpu"; and name of the backend, "auto" by default;
+        see `init_process_group`.
     timeout : float
-        As of `init_process_group`.
+        Seconds that an operation waits for a process that does not answer.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class Distribution:
         Parameters
         ----------
         batch_shape : sequence of int
-            What the parameters' shape broadcasts to.
+            New shape, to which the parameters' shape broadcasts.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class Distribution:
         Parameters
         ----------
         sample_shape : sequence of int
-            What to put before the distribution's shapes.
+            Extents that are put before the distribution's shapes.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class Distribution:
         Parameters
         ----------
         value : Tensor
-            Broadcasts with the parameters.
+            Points, whose shape broadcasts with that of the parameters.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Distribution:
         Parameters
         ----------
         value : Tensor
-            Broadcasts with the parameters.
+            Points, whose shape broadcasts with that of the parameters.
 
         Returns
         -------
@@ -146,7 +146,7 @@ class Distribution:
         Parameters
         ----------
         value : Tensor
-            In [0, 1); broadcasts with the parameters.
+            Probabilities in [0, 1), whose shape broadcasts with that of the parameters.
 
         Returns
         -------

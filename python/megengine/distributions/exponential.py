@@ -65,7 +65,7 @@ class Exponential(Distribution):
         Parameters
         ----------
         sample_shape : sequence of int
-            What to put before the distribution's shapes.
+            Extents that are put before the distribution's shapes.
 
         Returns
         -------
@@ -82,7 +82,7 @@ class Exponential(Distribution):
         Parameters
         ----------
         value : Tensor
-            Broadcasts with the parameters.
+            Points, whose shape broadcasts with that of the parameters.
 
         Returns
         -------
@@ -97,7 +97,7 @@ class Exponential(Distribution):
         Parameters
         ----------
         value : Tensor
-            Broadcasts with the parameters.
+            Points, whose shape broadcasts with that of the parameters.
 
         Returns
         -------
@@ -112,7 +112,7 @@ class Exponential(Distribution):
         Parameters
         ----------
         value : Tensor
-            In [0, 1); broadcasts with the parameters.
+            Probabilities in [0, 1), whose shape broadcasts with that of the parameters.
 
         Returns
         -------

@@ -52,15 +52,15 @@ def multi_head_attention(
     Parameters
     ----------
     query : Tensor
-        [n, lq, eq], or without n, as key and value then are.
+        Tensor of shape [n, lq, eq], or without n; then key and value have no n either.
     key : Tensor
-        [n, lk, ek].
+        Tensor of shape [n, lk, ek].
     value : Tensor
-        [n, lk, ev].
+        Tensor of shape [n, lk, ev].
     embed_dim : int
         The number of features of ``query``, eq.
     num_heads : int
-        Must divide the sizes of q, k and v.
+        Number of heads, which must divide the sizes of q, k and v.
     attn_drop, out_drop : float
         Dropout probabilities of the attention weights and of the output.
     io_weight_bias : Tensor or None
@@ -71,27 +71,28 @@ def multi_head_attention(
     qbias, kbias, vbias, obias : bool
         Whether that projection has a bias.
     bias_k, bias_v : Tensor or None
-        A learned key and value that are appended to the others.
+        Learned key and value that are appended to the others.
     add_zero_attn : bool
-        Appends a zero key and value.
+        Whether to append a key and a value of zeros.
     key_padding_mask : Tensor or None
         [n, lk], bool (true hides a key) or a float that is added to the scores.
     attn_mask : Tensor or None
-        [lq, lk] or [n * num_heads, lq, lk], bool or float likewise.
+        [lq, lk] or [n * num_heads, lq, lk]: bool (true hides a key) or a float that is added to the
+        scores.
     need_weights : bool
         Whether to return the attention weights.
     average_attn_weights : bool
-        Whether these are the means over the heads.
+        Whether the returned weights are means over the heads.
     is_causal : bool
-        Hides key j from query i where j > i, besides what attn_mask hides; keys that are appended are
-        seen by all.
+        Whether to hide key j from query i where j > i, besides what attn_mask hides; all queries
+        see the keys that are appended.
     maybe_cudnn_style_mask : bool
         Whether masks may be short: an attn_mask [2, lq] has the first key that each query sees and
         the one past the last, and row 1 of a key_padding_mask [2, n] counts the valid keys.
     reslink : bool
-        Adds the query to the output.
+        Whether to add the query to the output.
     training : bool
-        Whether to drop.
+        Whether dropout is applied; False applies none.
 
     Returns
     -------
@@ -202,11 +203,12 @@ def scaled_dot_product_attention(
     dropout_p : float
         Probability of dropping an attention weight; 0 in evaluation.
     is_causal : bool
-        A query sees the keys up to its own place only, besides what attn_mask hides.
+        Whether a query sees only the keys up to its own place, besides what attn_mask hides.
     scale : float or None
-        1 / sqrt(e) unless given.
+        Factor of the scores; None is 1 / sqrt(e).
     enable_gqa : bool
-        Key and value may have fewer heads, each for as many neighboring ones of the query.
+        Whether key and value may have fewer heads, each for an equal number of neighbouring heads
+        of the query.
 
     Returns
     -------

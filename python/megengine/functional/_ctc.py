@@ -32,12 +32,12 @@ def ctc_loss(
     pred : Tensor
         [time, batch, classes], probabilities (not logits), float32.
     pred_lengths : array_like
-        [batch], integers: the frames of each sequence, at most time.
+        Number of frames of each sequence, at most time: [batch], integers.
     label : array_like
         [batch, longest], class indices (those behind a length are ignored), or all labels one after
         the other in 1-d.
     label_lengths : array_like
-        [batch], integers.
+        Number of labels of each sequence: [batch], integers.
     blank : int
         The class that stands for no label.
     reduction : str

@@ -35,7 +35,7 @@ PROMOTED = """
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -46,7 +46,7 @@ BOOL = """
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------

@@ -17,9 +17,9 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     inp : Tensor
         Any shape, float dtype.
     drop_prob : float
-        In [0, 1).
+        Probability of becoming 0, in [0, 1).
     training : bool
-        False returns ``inp`` as it is.
+        Whether to drop; False returns ``inp`` as it is.
 
     Returns
     -------
@@ -76,9 +76,9 @@ def dropout2d(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     inp : Tensor
         [n, c, ...], float dtype.
     drop_prob : float
-        In [0, 1).
+        Probability of becoming 0, in [0, 1).
     training : bool
-        False returns ``inp`` as it is.
+        Whether to drop; False returns ``inp`` as it is.
 
     Returns
     -------

@@ -63,14 +63,14 @@ def embedding(
     inp : Tensor
         Any shape, integer dtype.
     weight : Tensor
-        [num, dim].
+        The table, [num, dim].
     padding_idx : int or None
         A row that gets no gradient, such as that of padding; negative ones count from the end.
     max_norm, norm_type : float or None
-        None: other values are not supported.
+        Must be None: other values are not supported.
     sparse : bool
-        Keep the gradient of an attached ``weight`` as the rows that were looked up, as an
-        `autodiff.RowGradient`.
+        Whether to keep the gradient of an attached ``weight`` as the rows that were looked up, as
+        an `autodiff.RowGradient`.
 
     Returns
     -------
@@ -121,13 +121,13 @@ def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     Parameters
     ----------
     src : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     index : Tensor
-        Integers, of src's shape without axis.
+        Integers, of the shape of ``src`` without ``axis``.
     axis : int
         Counts from the end if negative.
     keepdims : bool
-        Leaves axis in the result with size 1.
+        Whether ``axis`` stays in the result with size 1.
 
     Returns
     -------

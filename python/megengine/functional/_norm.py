@@ -57,14 +57,15 @@ def batch_norm(
     bias : Tensor or None
         One element per channel; None means 0.
     training : bool
-        True takes mean and (biased) variance from the batch, False from the running statistics.
+        Whether to take mean and (biased) variance from the batch; False takes the running
+        statistics.
     momentum : float or Tensor
-        How much of the running statistics stays; training moves them to
-        ``momentum * old + (1 - momentum) * new``, where the new variance is the unbiased one.
+        Weight of the old running statistics: training sets them to ``momentum * old + (1 -
+        momentum) * new``, where the new variance is the unbiased one.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
     inplace : bool
-        Whether the running statistics themselves are changed.
+        Whether to change the running statistics in place.
 
     Returns
     -------
@@ -164,17 +165,19 @@ def sync_batch_norm(
     Parameters
     ----------
     inp : Tensor
-        As in `batch_norm`.
+        Tensor of shape [n, c, ...], float dtype.
     running_mean, running_var : Tensor or None
-        As in `batch_norm`; the running statistics are changed in place.
+        One element per channel, such as [c] or [1, c, 1, 1]; training changes them in place.
     weight, bias : Tensor or None
-        As in `batch_norm`.
+        One element per channel; None means a weight of 1 and a bias of 0.
     training : bool
-        As in `batch_norm`.
+        Whether to take mean and (biased) variance from the batches of all processes; False takes
+        the running statistics.
     momentum : float or Tensor
-        As in `batch_norm`.
+        Weight of the old running statistics: training sets them to ``momentum * old + (1 -
+        momentum) * new``, where the new variance is the unbiased one.
     eps : float
-        As in `batch_norm`.
+        Number that is added to the variance, or bounds it; see ``eps_mode``.
     eps_mode : str
         "additive" adds eps to the variance, "max" takes the larger of the two.
     group : Group or None
@@ -327,9 +330,9 @@ def layer_norm(
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None
-        Of normalized_shape, None unless affine.
+        Tensors of shape normalized_shape, needed if affine.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
 
     Returns
     -------
@@ -387,7 +390,7 @@ def general_norm(
     weight, bias : Tensor or None
         The sizes of the normalized axes, in rising order of the axes; None unless affine.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
 
     Returns
     -------
@@ -433,13 +436,13 @@ def group_norm(
     inp : Tensor
         [n, c, ...], float dtype.
     num_groups : int
-        Must divide the number of channels.
+        Number of groups, which must divide the number of channels.
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None
-        One element per channel, None unless affine.
+        One element per channel, needed if affine.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
 
     Returns
     -------
@@ -495,9 +498,9 @@ def instance_norm(
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None
-        One element per channel, None unless affine.
+        One element per channel, needed if affine.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
 
     Returns
     -------

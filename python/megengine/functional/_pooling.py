@@ -59,13 +59,14 @@ def max_pool1d(
     inp : Tensor
         [n, c, l], float dtype.
     kernel_size : int or sequence of int
-        As in `max_pool2d`, for one axis.
+        Number of elements of a window.
     stride : int, sequence of int or None
-        Between windows; None means ``kernel_size``.
+        Elements from one window to the next; None takes ``kernel_size``.
     padding : int or sequence of int
-        As in `max_pool2d`, for one axis.
+        Number of elements added at both ends; they are never the largest.
     ceil_mode : bool
-        As in `max_pool2d`.
+        Whether ol is rounded up: a last window that begins within the line or its padding may reach
+        beyond it.
 
     Returns
     -------
@@ -103,15 +104,17 @@ def avg_pool1d(
     inp : Tensor
         [n, c, l], float dtype.
     kernel_size : int or sequence of int
-        As in `avg_pool2d`, for one axis.
+        Number of elements of a window.
     stride : int, sequence of int or None
-        Between windows; None means ``kernel_size``.
+        Elements from one window to the next; None takes ``kernel_size``.
     padding : int or sequence of int
-        As in `avg_pool2d`, for one axis.
+        Number of elements added at both ends.
     mode : str
-        As in `avg_pool2d`: "average" counts padding as zeros.
+        "average_count_exclude_padding" leaves padding out of the mean, "average" counts it as
+        zeros.
     ceil_mode : bool
-        As in `max_pool2d`.
+        Whether ol is rounded up: a last window that begins within the line or its padding may reach
+        beyond it.
 
     Returns
     -------
@@ -142,13 +145,13 @@ def max_pool2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype (TypeError).
+        Images, [n, c, h, w], float dtype.
     kernel_size : int or sequence of int
-        Height and width of a window, or one int for both.
+        Extent of a window in pixels: an int for both axes, or (height, width).
     stride : int, sequence of int or None
-        Between windows, likewise; None means ``kernel_size``.
+        Pixels from one window to the next: an int or (height, width); None takes ``kernel_size``.
     padding : int or sequence of int
-        Added on every side, likewise; it never wins.
+        Pixels added on every side: an int, or (height, width). They are never the largest.
     ceil_mode : bool
         Whether oh is rounded up: a last window that begins within the image or its padding may
         reach beyond it.
@@ -188,18 +191,19 @@ def avg_pool2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype (TypeError).
+        Images, [n, c, h, w], float dtype.
     kernel_size : int or sequence of int
-        Height and width of a window, or one int for both.
+        Extent of a window in pixels: an int for both axes, or (height, width).
     stride : int, sequence of int or None
-        Between windows, likewise; None means ``kernel_size``.
+        Pixels from one window to the next: an int or (height, width); None takes ``kernel_size``.
     padding : int or sequence of int
-        Added on every side, likewise.
+        Pixels added on every side: an int, or (height, width).
     mode : str
         "average_count_exclude_padding" leaves padding out of the mean, "average" counts it as
         zeros.
     ceil_mode : bool
-        As in `max_pool2d`; what lies beyond the padding never counts.
+        Whether oh is rounded up: a last window that begins within the image or its padding may
+        reach beyond it. Pixels beyond the padding never count.
 
     Returns
     -------

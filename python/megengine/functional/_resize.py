@@ -164,7 +164,7 @@ def resize(
     size : int or sequence of int
         (h, w), or one number for the shorter edge, where the longer one keeps the ratio.
     format : str
-        "NCHW" or "NHWC".
+        Order of the axes: "NCHW" or "NHWC".
     imode : str
         "bilinear", "bicubic" or "nearest", as in `interpolate`.
     max_size : int or None

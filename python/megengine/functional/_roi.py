@@ -26,9 +26,9 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     boxes : Tensor
         [n, 4] as (x1, y1, x2, y2).
     scores : Tensor
-        [n].
+        Score of each box, [n].
     iou_thresh : float
-        Intersection over union, 0 to 1.
+        Intersection over union, 0 to 1, above which a box is dropped.
     max_output : int or None
         How many boxes to keep at most; traced functions must give it.
 
@@ -78,13 +78,13 @@ def batched_nms(
     boxes : Tensor
         [n, 4] as (x1, y1, x2, y2).
     scores : Tensor
-        [n].
+        Score of each box, [n].
     classes : Tensor
         [n], integers: the class, or the image, of each box.
     iou_thresh : float
-        As in `nms`.
+        Intersection over union, 0 to 1, above which a box is dropped.
     max_output : int or None
-        As in `nms`, of all classes together.
+        How many boxes of all classes together to keep at most; traced functions must give it.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def roi_pooling(
     output_shape : int or sequence of int
         (ph, pw), or one number for both.
     mode : str
-        "max" or "average".
+        What a bin is of its pixels: "max" or "average".
     scale : float
         Pixels of the feature map per pixel of the image.
 
@@ -353,18 +353,18 @@ def deformable_psroi_pooling(
         classes, among which the channels are split evenly, the offsets x and y, in extents of the
         box once multiplied by trans_std.
     no_trans : bool
-        True ignores trans.
+        Whether to ignore ``trans``.
     part_size : int
-        Parts of a box along each axis that have an offset of their own.
+        Number of parts of a box along each axis that have an offset of their own.
     pooled_h, pooled_w : int
-        Bins along height and width.
+        Number of bins along height and width.
     sample_per_part : int
-        Samples per bin along each axis.
+        Number of samples per bin along each axis.
     spatial_scale : float
         Pixels of the feature map per pixel of the image. Samples more than half a pixel outside of
         the map do not count.
     trans_std : float
-        Scale of the offsets.
+        Factor that the offsets are multiplied by.
 
     Returns
     -------

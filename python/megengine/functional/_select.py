@@ -332,7 +332,7 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape; it is changed.
     axis : int
         Counts from the end if negative.
     index : Tensor
@@ -372,7 +372,7 @@ def diag(inp: Tensor, k: int = 0) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        1-d or 2-d.
+        Vector [n] or matrix [m, n].
     k : int
         0 is the main diagonal, 1 the one above it, -1 below.
 

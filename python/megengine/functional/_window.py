@@ -36,14 +36,15 @@ def pad(
     Parameters
     ----------
     src : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     pad_width : int, sequence of int, sequence of sequence of int or None
         One pair (before, after) per axis; axes without one keep their extent. A single pair or int
         is for the first axis.
     mode : str
-        "constant"; "edge" or "replicate" repeat the outermost element; "reflect" mirrors at it.
+        "constant" adds a constant; "edge" and "replicate" repeat the outermost element; "reflect"
+        mirrors at it.
     constant_value : float
-        What "constant" fills in.
+        Value of the added elements in the mode "constant".
     pad_witdth : int, sequence of int, sequence of sequence of int or None
         `pad_width` as MegEngine 1.8 spelt it; it goes with megjit 1.0.
 
@@ -168,8 +169,9 @@ def sliding_window(
     inp : Tensor
         [n, c, h, w].
     kernel_size, padding, stride, dilation : int or sequence of int
-        One int, or one each for height and width; padding adds zeros, and extents follow as in
-        `conv2d`.
+        Extent of a window, zeros added on every side, distance from one window to the next, and
+        distance of a window's elements: each an int for both axes, or (height, width). Extents
+        follow as in `conv2d`.
 
     Returns
     -------
@@ -213,7 +215,8 @@ def sliding_window_transpose(
     output_size : int or sequence of int
         (h, w) of the images, or one number for both.
     kernel_size, padding, stride, dilation : int or sequence of int
-        As in `sliding_window`.
+        Extent of a window, zeros around the images, distance from one window to the next, and
+        distance of a window's elements: each an int for both axes, or (height, width).
 
     Returns
     -------
@@ -270,7 +273,8 @@ def unfold(
     inp : Tensor
         [n, c, h, w].
     kernel_size, dilation, padding, stride : int or sequence of int
-        As in `sliding_window`, which keeps the axes apart.
+        Extent of a window, distance of its elements, zeros added on every side, and distance from
+        one window to the next: each an int for both axes, or (height, width).
 
     Returns
     -------
@@ -313,7 +317,8 @@ def fold(
     output_size : int or sequence of int
         (h, w) of the images, or one number for both.
     kernel_size, dilation, padding, stride : int or sequence of int
-        Those of `unfold`.
+        Extent of a window, distance of its elements, zeros around the images, and distance from one
+        window to the next: each an int for both axes, or (height, width).
 
     Returns
     -------
@@ -357,10 +362,10 @@ def local_response_norm(
     inp : Tensor
         [n, c, h, w], float dtype.
     kernel_size : int
-        How many channels the sum takes, with the element's own in the middle; odd. Channels beyond
-        the first and the last count as 0.
+        Number of channels in the sum, odd, with the element's own channel in the middle. Channels
+        beyond the first and the last count as 0.
     k, alpha, beta : float
-        Numbers of the formula.
+        Constants of the formula.
 
     Returns
     -------

@@ -111,6 +111,6 @@ def set_conv_execution_strategy(option: Strategy | str) -> None:
     Parameters
     ----------
     option : Strategy or str
-        As in `set_execution_strategy`.
+        "HEURISTIC", "PROFILE", "REPRODUCIBLE", or several joined as "PROFILE_REPRODUCIBLE".
     """
     set_execution_strategy(option)

@@ -88,13 +88,13 @@ def fft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = No
     inp : Tensor
         Any shape but [], real or complex.
     n : int or None
-        The elements that are transformed: more are cut off, fewer are followed by zeros. None takes
-        all.
+        Number of elements that are transformed: more are cut off, fewer are followed by zeros. None
+        takes all.
     axis : int
         Counts from the end if negative.
     norm : str or None
-        "backward", which None is, divides the inverse by n, "forward" this one, and "ortho" both by
-        sqrt(n).
+        "backward" (the default) divides the inverse by n, "forward" divides this transform by n,
+        "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -123,11 +123,13 @@ def ifft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = N
     inp : Tensor
         Any shape but [], real or complex.
     n : int or None
-        As in `fft`.
+        Number of elements that are transformed: more are cut off, fewer are followed by zeros. None
+        takes all.
     axis : int
-        As in `fft`.
+        Axis that is transformed; negative ones count from the end.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -157,11 +159,13 @@ def rfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = N
     inp : Tensor
         Any shape but [], real.
     n : int or None
-        As in `fft`.
+        Number of elements that are transformed: more are cut off, fewer are followed by zeros. None
+        takes all.
     axis : int
-        As in `fft`.
+        Axis that is transformed; negative ones count from the end.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by n, "forward" divides this transform by n,
+        "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -198,9 +202,10 @@ def irfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = 
     n : int or None
         The elements of the result; None is ``2 * (m - 1)`` for m frequencies.
     axis : int
-        As in `fft`.
+        Axis that is transformed; negative ones count from the end.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -247,11 +252,14 @@ def fftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = None
     inp : Tensor
         Any shape but [], real or complex.
     s : int, sequence of int or None
-        The elements that are transformed, as n of `fft`, for each axis.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        None is the last ones that ``s`` has a size for, or all.
+        Axes that are transformed. None takes the last ones, as many as ``s`` has sizes, or all
+        without ``s``.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by the number of elements n, "forward" divides
+        this transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -284,11 +292,14 @@ def ifftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = Non
     inp : Tensor
         Any shape but [], real or complex.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        Axes that are transformed. None takes the last ones, as many as ``s`` has sizes, or all
+        without ``s``.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -321,11 +332,14 @@ def rfftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = Non
     inp : Tensor
         Any shape but [], real.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        Axes that are transformed. None takes the last ones, as many as ``s`` has sizes, or all
+        without ``s``.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by the number of elements n, "forward" divides
+        this transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -361,11 +375,14 @@ def irfftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = No
     inp : Tensor
         Any shape but [], as `rfftn` gives it.
     s : int, sequence of int or None
-        The sizes of the result; None is that of ``inp``, and ``2 * (m - 1)`` for the last axis.
+        Sizes of the result. None takes those of ``inp``, and ``2 * (m - 1)`` for the last axis,
+        which has m frequencies.
     axes : int, sequence of int or None
-        As in `fftn`.
+        Axes that are transformed. None takes the last ones, as many as ``s`` has sizes, or all
+        without ``s``.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -398,11 +415,13 @@ def fft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = 
     inp : Tensor
         At least two axes, real or complex.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        The two axes that are transformed.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by the number of elements n, "forward" divides
+        this transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -426,11 +445,13 @@ def ifft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None =
     inp : Tensor
         At least two axes, real or complex.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        The two axes that are transformed.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -454,11 +475,13 @@ def rfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None =
     inp : Tensor
         At least two axes, real.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        The two axes that are transformed.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by the number of elements n, "forward" divides
+        this transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -482,11 +505,13 @@ def irfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None 
     inp : Tensor
         At least two axes, as `rfft2` gives it.
     s : int, sequence of int or None
-        As in `irfftn`.
+        Sizes of the result. None takes those of ``inp``, and ``2 * (m - 1)`` for the last axis,
+        which has m frequencies.
     axes : int, sequence of int or None
-        As in `fftn`.
+        The two axes that are transformed.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -512,7 +537,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike = "float32", device: str
     d : float
         The distance between two of them.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result.
     device : str, Device or None
         None means the default device.
 
@@ -540,7 +565,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike = "float32", device: st
     d : float
         The distance between two of them.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result.
     device : str, Device or None
         None means the default device.
 
@@ -566,7 +591,7 @@ def fftshift(inp: Tensor, axes: Axes = None) -> Tensor:
     inp : Tensor
         Any shape, as `fft` or `fftfreq` gives it.
     axes : int, sequence of int or None
-        None is all.
+        Axes that are moved; None moves all.
 
     Returns
     -------
@@ -588,9 +613,9 @@ def ifftshift(inp: Tensor, axes: Axes = None) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Frequencies, a tensor of any shape.
     axes : int, sequence of int or None
-        None is all.
+        Axes that are moved; None moves all.
 
     Returns
     -------

@@ -47,7 +47,7 @@ def inv(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n].
+        Square matrices, [..., n, n].
 
     Returns
     -------
@@ -77,9 +77,9 @@ def solve(a: Tensor, b: Tensor) -> Tensor:
     Parameters
     ----------
     a : Tensor
-        [..., n, n].
+        Square matrices, [..., n, n].
     b : Tensor
-        [n], or [..., n, k]; axes in front broadcast.
+        Right sides: [n], or [..., n, k]; axes in front broadcast.
 
     Returns
     -------
@@ -115,9 +115,9 @@ def lstsq(a: Tensor, b: Tensor) -> Tensor:
     Parameters
     ----------
     a : Tensor
-        [..., m, n].
+        Matrices, [..., m, n].
     b : Tensor
-        [m] or [..., m, k].
+        Right sides: [m] or [..., m, k].
 
     Returns
     -------
@@ -180,7 +180,7 @@ def qr(inp: Tensor, mode: Literal["reduced", "complete", "r"] = "reduced") -> QR
     Parameters
     ----------
     inp : Tensor
-        [..., m, n].
+        Matrices, [..., m, n].
     mode : str
         "reduced": r = min(m, n) columns of Q, "complete": m of them, or "r" for R of "reduced"
         alone.
@@ -282,7 +282,7 @@ def slogdet(inp: Tensor) -> SignAndLogarithm:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n].
+        Square matrices, [..., n, n].
 
     Returns
     -------
@@ -312,7 +312,7 @@ def det(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n].
+        Square matrices, [..., n, n].
 
     Returns
     -------
@@ -342,7 +342,7 @@ def svdvals(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., m, n].
+        Matrices, [..., m, n].
 
     Returns
     -------
@@ -364,7 +364,7 @@ def pinv(inp: Tensor, rcond: float | None = None) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., m, n].
+        Matrices, [..., m, n].
     rcond : float or None
         Singular values up to this share of the largest one count as 0; None is ``max(m, n) *
         1.2e-7``.
@@ -397,9 +397,9 @@ def matrix_power(inp: Tensor, n: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., k, k].
+        Square matrices, [..., k, k].
     n : int
-        0 gives the identity; negative ones are powers of the inverse.
+        Number of factors: 0 gives the identity; negative numbers are powers of the inverse.
 
     Returns
     -------

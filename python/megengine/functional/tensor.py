@@ -164,7 +164,7 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     nsplits_or_sections : int or sequence of int
         How many pieces, whose sizes differ by one at most, the larger ones first; or a sequence of
         the places where to cut.
@@ -254,7 +254,7 @@ def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     pattern : iterable of int or str
         Each axis once, negative ones count from the end; the string "x" makes a new axis of size 1;
         an axis of size 1 may be left out, and is removed.
@@ -285,7 +285,7 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis1, axis2 : int
         Negative ones count from the end.
 
@@ -320,7 +320,7 @@ def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     target_shape : int, Tensor or sequence of int or Tensor
         Ints and integer tensors; one extent may be -1, which stands for what remains.
 
@@ -352,7 +352,7 @@ def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     start_axis, end_axis : int
         The first and the last axis that are joined; negative ones count from the end.
 
@@ -377,7 +377,7 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis : int or sequence of int
         One or several places in the result; negative ones count from the end of the result.
 
@@ -408,7 +408,7 @@ def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis : int, sequence of int or None
         One or several; None removes all of size 1.
 
@@ -478,7 +478,7 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis : int
         Counts from the end if negative.
 
@@ -550,7 +550,7 @@ def meshgrid(*inputs: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     Parameters
     ----------
     *inputs : Tensor
-        1-d tensors.
+        Vectors, one for each axis of the grid.
     indexing : str
         "ij" gives grids of shape [len(first), len(second), ...], "xy" with the first two axes
         exchanged.
@@ -594,7 +594,7 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     repeats : int, Tensor or sequence of int or Tensor
         A count, or one for each element of the axis.
     axis : int or None
@@ -642,7 +642,7 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     reps : int, Tensor or sequence of int or Tensor
         How often, one int for each axis; where there are fewer ints than axes they are for the last
         axes, where there are more the tensor gets new axes in front.
@@ -697,7 +697,7 @@ def roll(
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     shift : int or sequence of int
         Places to move by, towards the end if positive; one int, or one for each axis.
     axis : int, sequence of int or None

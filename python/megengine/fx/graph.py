@@ -105,15 +105,18 @@ class Graph(core.Graph):
         Parameters
         ----------
         op : str
-            Opcode, as of `Node`.
+            Opcode: "placeholder", "get_attr", "call_function", "call_method", "call_module" or
+            "output".
         target : str or callable
-            As of `Node`.
+            A callable for call_function; else the input's name, the dotted path of an attribute or
+            module, the method's name, or "output".
         args : tuple or None
-            As of `Node`; None for none.
+            Positional arguments: trees of tuples, lists, dicts and slices with nodes and constants;
+            None for none.
         kwargs : dict of str or None
-            As of `Node`; None for none.
+            Arguments by name, such trees; None for none.
         name : str or None
-            What to call the value; made unique. By default from the target.
+            Name of the value, which is made unique; None takes it from the target.
         type_expr : object
             An annotation, kept in ``node.type``.
 
@@ -153,11 +156,11 @@ class Graph(core.Graph):
         Parameters
         ----------
         name : str
-            Of the parameter; ``*name`` and ``**name`` take the remaining arguments.
+            Name of the parameter; ``*name`` and ``**name`` take the remaining arguments.
         type_expr : object
             The annotation of the input.
         default_value : object
-            Makes the input optional.
+            Default of the input, which makes it optional.
 
         Returns
         -------
@@ -175,7 +178,7 @@ class Graph(core.Graph):
         qualified_name : str
             Dotted path of the attribute.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -196,13 +199,14 @@ class Graph(core.Graph):
         Parameters
         ----------
         the_function : callable
-            What to call.
+            Function that the node calls.
         args : tuple or None
-            As of `Node`; None for none.
+            Positional arguments: trees of tuples, lists, dicts and slices with nodes and constants;
+            None for none.
         kwargs : dict of str or None
-            As of `Node`; None for none.
+            Arguments by name, such trees; None for none.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -236,13 +240,13 @@ class Graph(core.Graph):
         Parameters
         ----------
         method_name : str
-            Of the method.
+            Name of the method that is called.
         args : tuple or None
             The object, then the positional arguments.
         kwargs : dict of str or None
             Arguments by name; None for none.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -265,11 +269,12 @@ class Graph(core.Graph):
         module_name : str
             Dotted path of the module.
         args : tuple or None
-            As of `Node`; None for none.
+            Positional arguments: trees of tuples, lists, dicts and slices with nodes and constants;
+            None for none.
         kwargs : dict of str or None
-            As of `Node`; None for none.
+            Arguments by name, such trees; None for none.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -286,7 +291,7 @@ class Graph(core.Graph):
         result : Node, constant or container
             What to return; tuples, lists and dicts may hold nodes and constants.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -348,7 +353,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         call : Node
-            What to insert.
+            Node that stands in no graph yet.
         before : Node or None
             The node that follows it; None is for the end.
 
@@ -381,7 +386,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         call : Node
-            As of `erase_node`.
+            Node that no other node reads.
         """
         following = self.following(call) if call._holder is self else None
         super().erase(call)
@@ -398,7 +403,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         node : Node
-            What to copy.
+            Node of this or another graph.
         arg_transform : callable
             Called with each node that ``node`` reads; returns the node of this graph to read
             instead.
@@ -427,7 +432,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         g : Graph
-            What to copy.
+            Graph whose nodes are copied.
         val_map : dict of Node to Node
             Old node to value here; nodes in it are not copied, copies are added.
         return_output_node : bool

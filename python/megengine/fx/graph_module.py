@@ -54,7 +54,7 @@ class GraphModule(M.Module):
     graph : Graph
         Belongs to the new module afterwards.
     class_name : str
-        Of the class that stands in generated code.
+        Name of the class in generated code.
 
     Raises
     ------
@@ -214,9 +214,9 @@ class GraphModule(M.Module):
         Parameters
         ----------
         target : str
-            The path; modules on the way that are missing are made.
+            Dotted path of the module; modules on the way that are missing are made.
         m : Module
-            What to put there.
+            Module that is put there.
 
         Returns
         -------
@@ -240,7 +240,7 @@ class GraphModule(M.Module):
         Parameters
         ----------
         target : str
-            The path.
+            Dotted path of the module.
 
         Returns
         -------
@@ -324,7 +324,8 @@ def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), 
         Functions and classes of yours that the graph calls: a list, or a mapping from the names in
         the file.
     map_location : str, mapping of str to str, callable or None
-        As of `megengine.load`.
+        Where tensors go: a device, a mapping of devices, or a function from logical device name to
+        device, as in `megengine.load`. None: where they were.
 
     Returns
     -------

@@ -66,7 +66,7 @@ class Transformer(Interpreter):
         args : tuple
             The default, if there is one.
         kwargs : dict of str
-            Empty.
+            Has no entries for this opcode.
 
         Returns
         -------
@@ -81,11 +81,11 @@ class Transformer(Interpreter):
         Parameters
         ----------
         target : str
-            Its dotted path.
+            Dotted path of the attribute.
         args : tuple
-            Empty.
+            Has no items for this opcode.
         kwargs : dict of str
-            Empty.
+            Has no entries for this opcode.
 
         Returns
         -------
@@ -100,7 +100,7 @@ class Transformer(Interpreter):
         Parameters
         ----------
         target : callable
-            The function.
+            Function that is called.
         args : tuple
             Positional arguments, with proxies in place of nodes.
         kwargs : dict of str
@@ -138,7 +138,7 @@ class Transformer(Interpreter):
         Parameters
         ----------
         target : str
-            Its dotted path.
+            Dotted path of the module.
         args : tuple
             Positional arguments, with proxies in place of nodes.
         kwargs : dict of str

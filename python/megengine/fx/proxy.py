@@ -52,9 +52,9 @@ class Proxy(Unknown):
     Parameters
     ----------
     node : Node
-        That makes the value.
+        Node that makes the value.
     tracer : Tracer
-        What records.
+        Tracer that records the program.
 
     Examples
     --------

@@ -72,9 +72,9 @@ def replace_pattern(
     Parameters
     ----------
     gm : GraphModule
-        What to search and change.
+        Module that is searched and changed.
     pattern : callable, Module or Graph
-        What to find.
+        Program to look for: a function, a module or a graph.
     replacement : callable, Module or Graph
         With as many inputs and results as the pattern. Attributes and modules that it names and
         ``gm`` lacks are taken from it.

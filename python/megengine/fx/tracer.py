@@ -60,7 +60,7 @@ class Tracer:
         Parameters
         ----------
         m : Module
-            The module.
+            Module that is called.
         module_qualified_name : str
             Its dotted path from the root.
 
@@ -83,9 +83,9 @@ class Tracer:
         Parameters
         ----------
         m : Module
-            The module.
+            Module that is called.
         forward : callable
-            Runs it.
+            Function that runs the module.
         args : tuple
             Positional arguments of the call.
         kwargs : dict of str
@@ -113,7 +113,7 @@ class Tracer:
         attr : str
             Name of the attribute.
         attr_val : Tensor
-            The tensor.
+            Tensor that the module holds.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class Tracer:
         Parameters
         ----------
         mod : Module
-            The module.
+            Module that is looked for.
 
         Returns
         -------
@@ -191,17 +191,19 @@ class Tracer:
         Parameters
         ----------
         kind : str
-            Opcode.
+            Opcode: "placeholder", "get_attr", "call_function", "call_method", "call_module" or
+            "output".
         target : str or callable
-            As of `Node`.
+            A callable for call_function; else the input's name, the dotted path of an attribute or
+            module, the method's name, or "output".
         args : tuple
-            As of `Node`.
+            Positional arguments: trees of tuples, lists, dicts and slices with nodes and constants.
         kwargs : dict of str
-            As of `Node`.
+            Arguments by name, such trees of values.
         name : str or None
-            As of `Graph.create_node`.
+            Name of the value, which is made unique; None takes it from the target.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -241,17 +243,20 @@ class Tracer:
         Parameters
         ----------
         kind : str
-            Opcode.
+            Opcode: "placeholder", "get_attr", "call_function", "call_method", "call_module" or
+            "output".
         target : str or callable
-            As of `Node`.
+            A callable for call_function; else the input's name, the dotted path of an attribute or
+            module, the method's name, or "output".
         args : tuple
-            As of `Node`, with proxies and tensors in place of nodes.
+            Positional arguments: trees of tuples, lists, dicts and slices with proxies, tensors and
+            constants.
         kwargs : dict of str
-            As args, by name.
+            Arguments by name, such trees of values.
         name : str or None
-            As of `Graph.create_node`.
+            Name of the value, which is made unique; None takes it from the target.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -312,7 +317,7 @@ class Tracer:
         Parameters
         ----------
         obj : Proxy
-            The condition.
+            Proxy whose truth is asked.
 
         Returns
         -------
@@ -337,7 +342,7 @@ class Tracer:
         Parameters
         ----------
         obj : Proxy
-            What the loop is over.
+            Proxy that the loop goes over.
 
         Returns
         -------
@@ -361,7 +366,7 @@ class Tracer:
         Parameters
         ----------
         obj : Proxy
-            What stands for the mapping.
+            Proxy that stands for the mapping.
 
         Returns
         -------
@@ -388,7 +393,7 @@ class Tracer:
         Parameters
         ----------
         root : Module or callable
-            The program.
+            Module or function that is run once, on proxies.
         concrete_args : dict of str or None
             Name of an argument to the value with which the program is traced; the graph takes the
             argument still, but refuses other values.
@@ -493,9 +498,10 @@ def symbolic_trace(
     Parameters
     ----------
     root : Module or callable
-        Runs once, on proxies.
+        Module or function that is run once, on proxies.
     concrete_args : dict of str or None
-        As of `Tracer.trace`.
+        Name of an argument to the value with which the program is traced; the graph still takes the
+        argument, but refuses other values.
 
     Returns
     -------

@@ -53,13 +53,13 @@ def list(
     repo_info : str
         "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
     git_host : str
-        Where the repository is.
+        Host of the repository, "github.com" by default.
     use_cache : bool
-        Take the copy of an earlier call.
+        Whether to take the copy of an earlier call.
     commit : str or None
-        Rather than the tip of the branch; 4 to 40 hexadecimal digits.
+        Commit to take instead of the tip of the branch: 4 to 40 hexadecimal digits.
     protocol : str
-        "HTTPS" or "SSH".
+        How to fetch the repository: "HTTPS" or "SSH".
 
     Returns
     -------
@@ -109,21 +109,21 @@ def load(
     Parameters
     ----------
     repo_info : str
-        As in `list`.
+        "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
     entry : str
         One of the names that ``list`` returns.
     *args : object
-        Of the call.
+        Positional arguments of the entry.
     git_host : str
-        As in `list`.
+        Host of the repository, "github.com" by default.
     use_cache : bool
-        As in `list`.
+        Whether to take the copy of an earlier call.
     commit : str or None
-        As in `list`.
+        Commit to take instead of the tip of the branch: 4 to 40 hexadecimal digits.
     protocol : str
-        As in `list`.
+        How to fetch the repository: "HTTPS" or "SSH".
     **kwargs : object
-        Of the call.
+        Keyword arguments of the entry.
 
     Returns
     -------
@@ -167,17 +167,17 @@ def help(
     Parameters
     ----------
     repo_info : str
-        As in `list`.
+        "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
     entry : str
         One of the names that ``list`` returns.
     git_host : str
-        As in `list`.
+        Host of the repository, "github.com" by default.
     use_cache : bool
-        As in `list`.
+        Whether to take the copy of an earlier call.
     commit : str or None
-        As in `list`.
+        Commit to take instead of the tip of the branch: 4 to 40 hexadecimal digits.
     protocol : str
-        As in `list`.
+        How to fetch the repository: "HTTPS" or "SSH".
 
     Returns
     -------
@@ -204,9 +204,9 @@ def import_module(*args: Any, **kwargs: Any) -> ModuleType:
     Parameters
     ----------
     *args : object
-        As in `list`.
+        Arguments of `list` by position, such as repo_info.
     **kwargs : object
-        As in `list`.
+        Arguments of `list` by name.
 
     Returns
     -------
@@ -381,7 +381,7 @@ class pretrained:
     Parameters
     ----------
     url : str
-        Of the weights, as for `load_serialized_obj_from_url`.
+        Address of the weights, as for `load_serialized_obj_from_url`.
 
     Examples
     --------

@@ -178,7 +178,7 @@ class DTRConfig:
     evictee_minimum_size : int
         Warns that it has no effect: the search weighs size against time by itself.
     recomp_memory_factor, recomp_time_factor : float
-        Warn likewise.
+        Warn that they have no effect.
 
     Raises
     ------

@@ -38,7 +38,7 @@ def dump_functions(
     arg_names, output_names : mapping of str to sequence of str or None
         By function; inputs are called as its parameters where they are not given.
     user_info : object
-        As of `trace.dump`.
+        Numbers, text, arrays and containers of them, which the file's metadata keeps.
 
     Returns
     -------

@@ -27,9 +27,9 @@ class TriedBatch:
     Parameters
     ----------
     batch : int
-        Its size.
+        Number of examples in the batch.
     bytes : int
-        Of a call: by the plan that keeps the limit, or by the smallest plan that was found.
+        Bytes of a call, by the plan that keeps the limit, or by the smallest plan that was found.
     fits : bool
         Whether a plan keeps the limit.
 

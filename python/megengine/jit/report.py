@@ -22,15 +22,15 @@ class PlannedBuffer:
     offset : int
         Bytes from the start of its place.
     bytes : int
-        Its size.
+        Size of the block in bytes.
     first_step, last_step : int
-        Its lifetime; it is free again when ``last_step`` runs.
+        First and last step of its lifetime; the block is free again when ``last_step`` runs.
     use : str
-        That of its first value: "input", "parameter", "state" (what a call replaces and has no
-        gradient for, such as an optimizer's), "constant", "activation", "gradient", "recomputed"
-        or "workspace".
+        What its first value is: "input", "parameter", "state" (what a call replaces and has no
+        gradient for, such as an optimizer's), "constant", "activation", "gradient", "recomputed" or
+        "workspace".
     values : tuple of str
-        Their names.
+        Names of the values that share it.
 
     Examples
     --------
@@ -57,9 +57,9 @@ class CurvePoint:
     Parameters
     ----------
     bytes : int
-        Of a call: what is planned for the plan in use, an estimate for others.
+        Bytes of a call: planned for the plan in use, estimated for others.
     seconds : float
-        Estimated.
+        Estimated duration of a call.
     is_chosen : bool
         Whether this is the plan in use.
 
@@ -89,13 +89,13 @@ class MeasuredRun:
     Parameters
     ----------
     runs : int
-        How many.
+        Number of measured runs.
     seconds : float
-        Mean of a run, including overlapping transfers.
+        Mean seconds of a run, including overlapping transfers.
     step_seconds : tuple of float
-        Of each step of the plan.
+        Mean seconds of each step of the plan.
     allocator_peak_bytes : int
-        Of the whole process.
+        Peak bytes of the allocator, for the whole process.
 
     Examples
     --------
@@ -147,17 +147,17 @@ class StepCost:
     ops : tuple of str
         The operations that it computes.
     where : str
-        The user's line.
+        File and line of the user's program.
     by : str
-        Who computes it: a generated kernel, a kernel written by hand, or a library.
+        What computes it: a generated kernel, a kernel written by hand, or a library.
     launches : int
-        Kernels, calls of libraries and copies by the driver.
+        Number of kernels, calls of libraries and copies by the driver.
     blocks : int
-        Of all kernels but a library's.
+        Number of blocks of all kernels except a library's.
     bytes : float
-        Read from the card's memory and written to it.
+        Bytes read from the card's memory and written to it.
     flops : float
-        Of products.
+        Operations of matrix products and convolutions.
     instructions, instructions_of_element : float
         Scalar instructions of generated code, in all and for each element.
     seconds : float or None
@@ -210,22 +210,22 @@ class MemoryPlan:
     Parameters
     ----------
     unplanned_bytes : int
-        With one buffer for each recorded value.
+        Bytes with one buffer for each recorded value.
     planned_bytes : int
-        What the program uses, including inputs and state.
+        Bytes that the program uses, including inputs and state.
     peak_live_bytes : int
-        The lower bound.
+        Most bytes alive at a time, the lower bound of every plan.
     arena_bytes : int
-        The part that is reused over time.
+        Bytes of the arena, the part that is reused over time.
     workspace_bytes : int
-        The largest scratch memory of an operation.
+        Bytes of the largest scratch memory of an operation.
     host_bytes : int
-        Values offloaded to host memory (`offload`), or to a file (``trace(spill=)``), in addition to
-        planned_bytes.
+        Bytes of values that wait in host memory (`offload`) or in a file (``trace(spill=)``), in
+        addition to planned_bytes.
     transferred_bytes : int
-        There and back in one call.
+        Bytes moved there and back in one call.
     recompute_flops_ratio : float
-        The recomputed part of all flops.
+        Share of the flops that are recomputation.
     buffers : tuple of PlannedBuffer
         A `PlannedBuffer` for each block of memory.
     steps : tuple of str
@@ -238,15 +238,16 @@ class MemoryPlan:
     function : str
         Name and line of the traced function, for the page's title.
     limit : int or None
-        The memory limit in bytes that it was made under.
+        Memory limit in bytes that the plan keeps, or None.
     written_bytes : int
-        Of transferred_bytes, those that go to the host's memory or the file.
+        Part of transferred_bytes that goes to the host's memory or the file.
     transfer_seconds : float
-        What the transfers to a file and back take, by the measured speed of its folder.
+        Seconds that the transfers to a file and back take, by the measured speed of its folder.
     waiting_seconds : float
-        Of these, those in which no step runs.
+        Part of transfer_seconds in which no step runs.
     outside : tuple of OutsideProgram
-        What the same program takes elsewhere, such as the operations that are left to PyTorch.
+        Memory that the same program takes elsewhere, such as in operations that are left to
+        PyTorch.
 
     Examples
     --------
@@ -329,7 +330,7 @@ class MemoryPlan:
         Parameters
         ----------
         step : int
-            Its number.
+            Number of the step, counted from 0.
 
         Returns
         -------
@@ -406,21 +407,21 @@ class GeneratedKernel:
     Parameters
     ----------
     backend : str
-        The compiler.
+        Name of the kernel compiler.
     ops : list of str
-        Their names.
+        Names of the operations that it computes.
     choice : str
-        Of a product, why no library computes it.
+        Why no library computes it, for a product.
     where : str
-        The user's line.
+        File and line of the user's program.
     bytes : int
-        Read and written by one run.
+        Bytes that one run reads and writes.
     ir : str
-        The kernel before the compiler.
+        The kernel as text, before the compiler.
     compile_ms : float
-        Milliseconds.
+        Milliseconds that compiling took.
     cached : bool
-        It came from memory or disk.
+        Whether it came from memory or disk.
 
     Examples
     --------
@@ -462,7 +463,7 @@ class GeneratedKernel:
         Parameters
         ----------
         row : dict of str
-            Of `_core`.
+            Row that the native runtime gives for a kernel.
 
         Returns
         -------
@@ -644,7 +645,7 @@ def timeline_of(profile: dict[str, Any], function: str) -> str:
     Parameters
     ----------
     profile : dict of str
-        Of `merge_profiles`.
+        Table that `merge_profiles` returned.
     function : str
         The name that the timeline shows.
 

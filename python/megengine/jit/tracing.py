@@ -379,9 +379,9 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         Parameters
         ----------
         *args : object
-            The tensors of the call.
+            Positional arguments of the call: the input tensors.
         **kwargs : object
-            What it captures.
+            Keyword arguments of the call: modules, optimizers and other captured objects.
 
         Returns
         -------
@@ -439,9 +439,9 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         Parameters
         ----------
         *args : object
-            Those of a call.
+            Positional arguments of a call.
         **kwargs : object
-            Those of a call.
+            Keyword arguments of a call.
 
         Returns
         -------

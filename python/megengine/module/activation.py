@@ -21,7 +21,7 @@ class Softmax(Module):
     axis : int or None
         The axis that sums to 1. None: axis 0 of 0-, 1- and 3-D inputs, otherwise axis 1.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Sigmoid(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class SiLU(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -127,7 +127,7 @@ class GELU(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -162,7 +162,7 @@ class ReLU(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class ReLU(Module):
         Parameters
         ----------
         x : Tensor
-            Any shape.
+            Tensor of any shape and dtype.
 
         Returns
         -------
@@ -196,9 +196,9 @@ class PReLU(Module):
         1 for a single slope, of shape (1,); the number of channels C for one slope per channel, of
         shape (1, C, 1, 1).
     init : float
-        Initial slope.
+        Value that every slope has at first.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     References
     ----------
@@ -256,9 +256,9 @@ class LeakyReLU(Module):
     Parameters
     ----------
     negative_slope : float
-        A fixed number; `PReLU` learns it.
+        Factor of negative elements, a fixed number; `PReLU` learns it.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

@@ -29,7 +29,7 @@ class AdaptiveMaxPool1d(_AdaptivePoolNd):
     oshp : int or Tensor
         Output length. Windows are those of `AdaptiveMaxPool2d`, along one axis.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class AdaptiveMaxPool1d(_AdaptivePoolNd):
         Parameters
         ----------
         inp : Tensor
-            (N, C, L).
+            Sequences of shape (N, C, L).
 
         Returns
         -------
@@ -69,7 +69,7 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
         H - (n - 1) * (H // n) rows high: any input size gives the same output size, and windows
         overlap where n does not divide H.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class AdaptiveAvgPool1d(_AdaptivePoolNd):
     oshp : int or Tensor
         Output length. Windows are those of `AdaptiveMaxPool2d`, along one axis.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class AdaptiveAvgPool1d(_AdaptivePoolNd):
         Parameters
         ----------
         inp : Tensor
-            (N, C, L).
+            Sequences of shape (N, C, L).
 
         Returns
         -------
@@ -142,7 +142,7 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
         Output height and width, an int for both; 1 is global average pooling. Windows are those of
         `AdaptiveMaxPool2d`.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

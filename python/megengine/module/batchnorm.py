@@ -123,13 +123,15 @@ class BatchNorm1d(_BatchNorm):
     Parameters
     ----------
     num_features : int
-        As in `BatchNorm2d`.
+        The number of channels, C.
     eps, momentum : float
-        As in `BatchNorm2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats, freeze : bool
-        As in `BatchNorm2d`.
+        Whether to learn a weight and a bias, whether to keep running statistics, and whether to use
+        these in training too, without updates and gradients.
     **kwargs : object
-        As in `BatchNorm2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -156,16 +158,17 @@ class BatchNorm2d(_BatchNorm):
     eps : float
         Added to the variance under the root.
     momentum : float
-        Weight of the OLD running value in an update: running = momentum * running + (1 - momentum)
-        * batch.
+        Weight of the old running value in an update: ``running = momentum * running + (1 -
+        momentum) * batch``. Many libraries give the weight of the new value instead.
     affine : bool
-        Whether there are a weight (ones at first) and a bias (zeros) to learn.
+        Whether to learn a weight (ones at first) and a bias (zeros at first).
     track_running_stats : bool
-        Whether to keep running statistics; without them the batch's serve in `eval` mode, too.
+        Whether to keep running statistics; without them `eval` mode uses the batch's statistics,
+        too.
     freeze : bool
-        Use the running statistics in training too, and neither update nor differentiate anything.
+        Whether to use the running statistics in training too, without updates and gradients.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -200,13 +203,15 @@ class BatchNorm3d(_BatchNorm):
     Parameters
     ----------
     num_features : int
-        As in `BatchNorm2d`.
+        The number of channels, C.
     eps, momentum : float
-        As in `BatchNorm2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats, freeze : bool
-        As in `BatchNorm2d`.
+        Whether to learn a weight and a bias, whether to keep running statistics, and whether to use
+        these in training too, without updates and gradients.
     **kwargs : object
-        As in `BatchNorm2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -227,16 +232,18 @@ class SyncBatchNorm(_BatchNorm):
     Parameters
     ----------
     num_features : int
-        As in `BatchNorm2d`.
+        The number of channels, C.
     eps, momentum : float
-        As in `BatchNorm2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats, freeze : bool
-        As in `BatchNorm2d`.
+        Whether to learn a weight and a bias, whether to keep running statistics, and whether to use
+        these in training too, without updates and gradients.
     group : Group or None
         The processes that share statistics, None for all; outside a process group the results are
         those of `BatchNorm2d`.
     **kwargs : object
-        As in `BatchNorm2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

@@ -102,21 +102,23 @@ class Conv1d(_PaddedConv):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride : int or sequence of int
-        As in `Conv2d`.
+        Elements of a kernel, and elements from one window to the next.
     padding : int, sequence of int or str
-        As in `Conv2d`.
+        Elements added at both ends: an int, or "same", which keeps L for an odd kernel and a stride
+        of 1, or "valid", which is 0.
     dilation : int or sequence of int
-        As in `Conv2d`.
+        Elements from one element of a kernel to the next.
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether to add a learned number to each output channel.
     conv_mode, compute_mode, padding_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -136,28 +138,28 @@ class Conv2d(_PaddedConv):
     Parameters
     ----------
     in_channels, out_channels : int
-        Numbers of channels, which groups must divide.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size : int or sequence of int
-        In pixels: an int, or (height, width).
+        Extent of a kernel in pixels: an int for both axes, or (height, width).
     stride : int or sequence of int
-        Between windows, likewise.
+        Pixels from one window to the next: an int for both axes, or (height, width).
     padding : int, sequence of int or str
-        Added on both sides, likewise. "same" is what keeps H and W, for odd kernels and a stride
-        of 1; "valid" is 0. The attribute has the numbers.
+        Pixels added on both sides of each axis: an int, or (height, width). "same" keeps H and W,
+        for odd kernels and a stride of 1; "valid" is 0. The attribute holds the numbers.
     dilation : int or sequence of int
-        Between the elements of a kernel, likewise.
+        Pixels from one element of a kernel to the next: an int, or (height, width).
     groups : int
-        Output channels of a group see the input channels of that group only.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        Whether to add one per output channel.
+        Whether to add a learned number to each output channel.
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str
-        "default", or "float32" to accumulate half-precision products in float32.
+        "default" or "float32"; both accumulate in float32.
     padding_mode : str
         What the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -190,21 +192,23 @@ class Conv3d(_ConvNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, and distance from one window to the next, in voxels: each an int for all
+        axes, or (depth, height, width).
     padding : int, sequence of int or str
-        As in `Conv2d`.
+        Voxels added on both sides of each axis: an int, or (depth, height, width). "same" keeps the
+        extents, for odd kernels and a stride of 1; "valid" is 0.
     dilation : int or sequence of int
-        As in `Conv2d`.
+        Voxels from one element of a kernel to the next: an int, or (depth, height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether to add a learned number to each output channel.
     conv_mode : str
-        As in `Conv2d`.
+        How kernels are laid over the input: "cross_correlation" is the only one.
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -247,11 +251,11 @@ class Conv3d(_ConvNd):
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            Volumes of shape (N, in_channels, D, H, W).
         weight : Tensor
-            Of the shape of the module's.
+            Kernels, of the shape of the module's weight.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
@@ -294,22 +298,25 @@ class ConvTranspose2d(_ConvTransposeNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, and pixels cut
+        off on every side of the output: each an int for both axes, or (height, width).
     output_padding : int or sequence of int
-        Rows and columns added at the end of the output, below stride (AssertionError when called);
-        with stride > 1 several output sizes have the same input size, and it chooses among them.
+        Rows and columns added at the end of the output, fewer than stride (AssertionError when
+        called). With a stride above 1 several output sizes have the same input size; this number
+        chooses among them.
     dilation : int or sequence of int
-        As in `Conv2d`.
+        Pixels from one element of a kernel to the next: an int, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether to add a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -362,11 +369,11 @@ class ConvTranspose2d(_ConvTransposeNd):
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            Images of shape (N, in_channels, H, W).
         weight : Tensor
-            Of the shape of the module's.
+            Kernels, of the shape of the module's weight.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
@@ -411,15 +418,17 @@ class ConvTranspose3d(_ConvTransposeNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input voxels, voxels cut off
+        on every side of the output, layers added at its end, and distance of a kernel's elements:
+        each an int for all axes, or (depth, height, width).
     groups : int
-        As in `ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `ConvTranspose2d`.
+        Whether to add a learned number to each output channel.
     **kwargs : object
-        As in `ConvTranspose2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -491,17 +500,18 @@ class LocalConv2d(Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     input_height, input_width : int
         Extents of the images, which fix the number of kernels.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
-        As in `Conv2d`.
+        How kernels are laid over the input: "cross_correlation" is the only one.
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -582,17 +592,19 @@ class ConvRelu2d(Relu, Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode, padding_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -611,17 +623,20 @@ class ConvTransposeRelu2d(Relu, ConvTranspose2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `ConvTranspose2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `ConvTranspose2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in `ConvTranspose2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

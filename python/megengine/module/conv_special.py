@@ -21,17 +21,19 @@ class DeformableConv2d(_ConvNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     References
     ----------
@@ -81,13 +83,14 @@ class DeformableConv2d(_ConvNd):
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            Images of shape (N, in_channels, H, W).
         weight : Tensor
-            Of the shape of the module's.
+            Kernels, of the shape of the module's weight.
         offset, mask : Tensor
-            As in `forward`.
+            Shifts (N, 2 * kh * kw, OH, OW) in pixels, and factors (N, kh * kw, OH, OW), one for
+            each kernel element.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
@@ -114,11 +117,11 @@ class DeformableConv2d(_ConvNd):
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, H, W).
+            Images of shape (N, in_channels, H, W).
         offset : Tensor
-            (N, 2 * kh * kw, OH, OW), for each kernel element its shift (y, x) in pixels.
+            The shift (y, x) of each kernel element in pixels: (N, 2 * kh * kw, OH, OW).
         mask : Tensor
-            (N, kh * kw, OH, OW), factors.
+            The factor of each kernel element: (N, kh * kw, OH, OW).
 
         Returns
         -------
@@ -142,19 +145,21 @@ class RegionRestrictedConv(_ConvNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel in pixels: an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Distance from one window to the next, pixels added on every side, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     conv_mode, compute_mode, padding_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -215,13 +220,13 @@ class RegionRestrictedConv(_ConvNd):
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            Images of shape (N, in_channels, H, W).
         weight : Tensor
-            Of the shape of the module's.
+            Kernels, of the shape of the module's weight.
         rin, rout : Tensor
-            As in `forward`.
+            Regions of the input pixels, (N, H, W), and of the output pixels, (N, OH, OW): integers.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
@@ -253,11 +258,11 @@ class RegionRestrictedConv(_ConvNd):
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, H, W).
+            Images of shape (N, in_channels, H, W).
         rin : Tensor
-            (N, H, W), integers: the region of each input.
+            Number of the region of each input pixel: integers, (N, H, W).
         rout : Tensor
-            (N, OH, OW), integers: that of each output.
+            Number of the region of each output pixel: integers, (N, OH, OW).
 
         Returns
         -------

@@ -22,9 +22,9 @@ class Bilinear(Weighted):
     in1_features, in2_features, out_features : int
         Extents of the last axes of both inputs, and of the result.
     bias : bool
-        Whether to add one.
+        Whether to add a learned bias.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -59,7 +59,7 @@ class Bilinear(Weighted):
         Parameters
         ----------
         inp1 : Tensor
-            (..., in1_features).
+            Tensor of shape (..., in1_features).
         inp2 : Tensor
             (..., in2_features), with the other extents of inp1.
 
@@ -84,9 +84,9 @@ class CosineSimilarity(Module):
     axis : int
         The axis of the vectors' elements.
     eps : float
-        The least length that is divided by.
+        Lengths below this number count as this number.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class PairwiseDistance(Module):
     keepdims : bool
         Leaves the last axis in the result with size 1.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

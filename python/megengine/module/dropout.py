@@ -20,7 +20,7 @@ class Dropout(Module):
         Probability of each element to become 0, in [0, 1); the others are multiplied by 1 / (1 -
         drop_prob).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -84,7 +84,7 @@ class Dropout2d(Dropout):
     drop_prob : float
         Probability of each channel to become 0, in [0, 1); ValueError for another one.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     References
     ----------

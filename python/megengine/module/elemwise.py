@@ -19,7 +19,7 @@ class Concat(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Elemwise(Module):
     method : object
         Name of the function in any case: "add", "RELU", "fuse_add_relu", "erfinv", ....
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -95,7 +95,7 @@ class Identity(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class Identity(Module):
         Parameters
         ----------
         x : object
-            Anything.
+            Any object, which is returned as it is.
 
         Returns
         -------

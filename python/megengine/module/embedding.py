@@ -26,16 +26,16 @@ class Embedding(Module):
     padding_idx : int or None
         A row that starts as zeros and gets no gradient; negative ones count from the end.
     max_norm, norm_type : float or None
-        None: other values are not supported.
+        Must be None: other values are not supported.
     initial_weight : Tensor, array_like or None
         A table to copy, (num_embeddings, embedding_dim). None draws standard normal numbers.
     freeze : bool
-        Keep the table as it is, without gradients.
+        Whether the table stays as it is, without gradients.
     sparse : bool
-        Keep the gradient of ``weight`` as the rows that were looked up, as an
+        Whether the gradient of ``weight`` is kept as the rows that were looked up, as an
         `autodiff.RowGradient`.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -129,15 +129,16 @@ class Embedding(Module):
         Parameters
         ----------
         embeddings : Tensor
-            (num_embeddings, embedding_dim).
+            The table, (num_embeddings, embedding_dim); it is copied.
         freeze : bool
-            Keep the table as it is.
+            Whether the table stays as it is, without gradients.
         padding_idx : int or None
             A row that gets no gradient; it keeps its values.
         max_norm, norm_type : float or None
-            None: other values are not supported.
+            Must be None: other values are not supported.
         sparse : bool
-            As in the class.
+            Whether the gradient of ``weight`` is kept as the rows that were looked up, as an
+            `autodiff.RowGradient`.
 
         Returns
         -------
@@ -169,17 +170,19 @@ class EmbeddingBag(Embedding):
     Parameters
     ----------
     num_embeddings, embedding_dim : int
-        As in `Embedding`.
+        Rows and columns of the table ``weight``.
     mode : str
-        "sum", "mean" or "max".
+        How the rows of a bag become one: "sum", "mean" or "max".
     padding_idx : int or None
-        A row that starts as zeros, gets no gradient and counts for nothing in a bag.
+        Row that starts as zeros and gets no gradient; bags leave it out. Negative numbers count
+        from the end.
     initial_weight : Tensor, array_like or None
-        As in `Embedding`.
+        A table to copy, (num_embeddings, embedding_dim); None draws standard normal numbers.
     freeze, sparse : bool
-        As in `Embedding`.
+        Whether the table stays as it is, and whether its gradient is kept as the rows that were
+        looked up, as an `autodiff.RowGradient`.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------

@@ -191,8 +191,8 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
     Parameters
     ----------
     tensor : Tensor
-        A weight (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw): with 5
-        or more axes the first is skipped.
+        Weight of shape (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw):
+        where there are 5 or more axes the first one is skipped.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
     Parameters
     ----------
     tensor : Tensor
-        As in `calculate_fan_in_and_fan_out`.
+        Weight of shape (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw).
     mode : str
         "fan_in" or "fan_out", in any case.
 
@@ -331,13 +331,13 @@ def msra_uniform_(
     Parameters
     ----------
     tensor : Tensor
-        Any shape, float dtype.
+        Tensor of any shape with at least 2 axes, float dtype; it is written in place.
     a : float
-        Slope of a leaky_relu that follows; 0 is relu.
+        Slope of the leaky_relu that follows; 0 is relu.
     mode : str
         "fan_in" keeps the variance of values, "fan_out" that of gradients.
     nonlinearity : str
-        See `calculate_gain`.
+        Name of the activation that follows, as `calculate_gain` takes it.
 
     Raises
     ------
@@ -369,11 +369,12 @@ def msra_normal_(
     Parameters
     ----------
     tensor : Tensor
-        As in `msra_uniform_`.
+        Tensor of any shape with at least 2 axes, float dtype; it is written in place.
     a : float
-        As in `msra_uniform_`.
+        Slope of the leaky_relu that follows; 0 is relu.
     mode, nonlinearity : str
-        As in `msra_uniform_`.
+        "fan_in" keeps the variance of values, "fan_out" that of gradients; and the name of the
+        activation that follows, as `calculate_gain` takes it.
 
     Raises
     ------

@@ -19,13 +19,13 @@ class Linear(Weighted):
     Parameters
     ----------
     in_features, out_features : int
-        Extents of the last axis before and after.
+        Extent of the last axis before and after.
     bias : bool
-        Whether to add one.
+        Whether to add a learned bias.
     compute_mode : str
-        "default", or "float32" to accumulate half-precision products in float32.
+        "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -65,11 +65,11 @@ class Linear(Weighted):
         Parameters
         ----------
         x : Tensor
-            (..., in_features).
+            Tensor of shape (..., in_features).
         weight : Tensor
-            Of the shape of the module's.
+            Matrix of the shape of the module's weight.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
@@ -84,7 +84,7 @@ class Linear(Weighted):
         Parameters
         ----------
         x : Tensor
-            (..., in_features).
+            Tensor of shape (..., in_features).
 
         Returns
         -------
@@ -108,13 +108,13 @@ class LinearRelu(Relu, Linear):
     Parameters
     ----------
     in_features, out_features : int
-        As in `Linear`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `Linear`.
+        Whether the linear map adds a learned bias.
     compute_mode : str
-        As in `Linear`.
+        "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        As in `Linear`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

@@ -30,7 +30,7 @@ class CrossEntropyLoss(_Loss):
     Parameters
     ----------
     weight : Tensor or None
-        (classes,), what the loss of each class is multiplied by.
+        Factor of the loss of each class, (classes,); None is 1.
     ignore_index : int or None
         A label whose loss is 0.
     label_smooth : float
@@ -38,7 +38,7 @@ class CrossEntropyLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -80,13 +80,13 @@ class NLLLoss(_Loss):
     Parameters
     ----------
     weight : Tensor or None
-        (classes,), what the loss of each class is multiplied by.
+        Factor of the loss of each class, (classes,); None is 1.
     ignore_index : int or None
         A label whose loss is 0.
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class BCEWithLogitsLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class BCEWithLogitsLoss(_Loss):
         Parameters
         ----------
         pred : Tensor
-            Any shape, logits.
+            Logits of any shape, float dtype.
         label : Tensor
             Of the shape of pred, in [0, 1].
 
@@ -163,7 +163,7 @@ class BCELoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class MSELoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -213,9 +213,9 @@ class MSELoss(_Loss):
         Parameters
         ----------
         pred : Tensor
-            Any shape.
+            Predicted values, of any shape.
         label : Tensor
-            Of the shape of pred.
+            True values, of the shape of ``pred``.
 
         Returns
         -------
@@ -233,7 +233,7 @@ class L1Loss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -248,9 +248,9 @@ class L1Loss(_Loss):
         Parameters
         ----------
         pred : Tensor
-            Any shape.
+            Predicted values, of any shape.
         label : Tensor
-            Of the shape of pred.
+            True values, of the shape of ``pred``.
 
         Returns
         -------
@@ -270,7 +270,7 @@ class SmoothL1Loss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -291,9 +291,9 @@ class SmoothL1Loss(_Loss):
         Parameters
         ----------
         pred : Tensor
-            Any shape.
+            Predicted values, of any shape.
         label : Tensor
-            Of the shape of pred.
+            True values, of the shape of ``pred``.
 
         Returns
         -------
@@ -313,7 +313,7 @@ class HuberLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -334,9 +334,9 @@ class HuberLoss(_Loss):
         Parameters
         ----------
         pred : Tensor
-            Any shape.
+            Predicted values, of any shape.
         label : Tensor
-            Of the shape of pred.
+            True values, of the shape of ``pred``.
 
         Returns
         -------
@@ -352,11 +352,11 @@ class KLDivLoss(_Loss):
     Parameters
     ----------
     log_target : bool
-        Whether labels hold logarithms, too.
+        Whether labels hold logarithms of probabilities, too.
     reduction : str
         "batchmean", "mean", "sum" or "none".
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -395,11 +395,11 @@ class CosineEmbeddingLoss(_Loss):
     Parameters
     ----------
     margin : float
-        The cosine that vectors apart may have.
+        Cosine up to which a pair that does not belong together has no loss.
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -421,9 +421,9 @@ class CosineEmbeddingLoss(_Loss):
         Parameters
         ----------
         x1 : Tensor
-            (N, size).
+            First vector of each pair, (N, size).
         x2 : Tensor
-            (N, size).
+            Second vector of each pair, (N, size).
         label : Tensor
             (N,): 1 for a pair that belongs together, -1 for others.
 
@@ -441,15 +441,16 @@ class TripletMarginLoss(_Loss):
     Parameters
     ----------
     margin : float
-        By how much the positive must be nearer.
+        By how much the positive must be nearer than the negative.
     p : float
-        The order of the norm that distances are.
+        Order of the norm that measures distances.
     swap : bool
-        Whether the distance of positive and negative counts where it is less.
+        Whether to take the distance of positive and negative where it is less than that of anchor
+        and negative.
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -473,11 +474,11 @@ class TripletMarginLoss(_Loss):
         Parameters
         ----------
         anchor : Tensor
-            (N, size).
+            Vectors that are compared, (N, size).
         positive : Tensor
-            (N, size).
+            Vectors that must be near, (N, size).
         negative : Tensor
-            (N, size).
+            Vectors that must be far, (N, size).
 
         Returns
         -------

@@ -20,11 +20,12 @@ class LocalResponseNorm(Module):
     Parameters
     ----------
     kernel_size : int
-        Odd; ValueError when called.
+        Number of channels in the sum, odd (ValueError when called).
     k, alpha, beta : float
-        Numbers of the formula. Unlike some libraries' layers, alpha is not divided by kernel_size.
+        Constants of the formula. Unlike some libraries' layers, alpha is not divided by
+        kernel_size.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     References
     ----------

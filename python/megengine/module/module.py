@@ -124,7 +124,7 @@ class Module(Holder):
             Parameters
             ----------
             inputs : object
-                Of the call.
+                Arguments of the call; a subclass names its own.
 
             Returns
             -------
@@ -217,10 +217,9 @@ class Module(Holder):
         Parameters
         ----------
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            The option with_parent=True gives pairs with the module that holds them; the same for
-            the methods below.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -239,9 +238,9 @@ class Module(Holder):
         prefix : str or None
             A path to put before all paths, None for none.
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -256,9 +255,9 @@ class Module(Holder):
         Parameters
         ----------
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -283,9 +282,9 @@ class Module(Holder):
         prefix : str or None
             A path to put before all paths, None for none.
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -300,9 +299,9 @@ class Module(Holder):
         Parameters
         ----------
         name : str
-            An identifier.
+            Name of the attribute, an identifier.
         tensor : Tensor
-            Not a Parameter.
+            The buffer, a Tensor that is not a Parameter.
         persistent : bool
             False: `state_dict` leaves it out and `load_state_dict` does not ask for it, as for a
             table that ``__init__`` computes.
@@ -342,9 +341,9 @@ class Module(Holder):
         Parameters
         ----------
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -363,9 +362,9 @@ class Module(Holder):
         prefix : str or None
             A path to put before all paths, None for none.
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -380,7 +379,7 @@ class Module(Holder):
         Parameters
         ----------
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -395,7 +394,7 @@ class Module(Holder):
         Parameters
         ----------
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -410,7 +409,7 @@ class Module(Holder):
         Parameters
         ----------
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -429,7 +428,7 @@ class Module(Holder):
         prefix : str or None
             A path to put before all paths, None for none.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Yields
         ------
@@ -487,7 +486,7 @@ class Module(Holder):
         Parameters
         ----------
         fn : callable
-            Takes a module.
+            Function of a module, called once for each.
         """
         for module in list(self.modules()):
             fn(module)
@@ -509,7 +508,7 @@ class Module(Holder):
         mode : bool
             True for training, False for evaluation.
         recursive : bool
-            Also the modules below.
+            Whether to set it in the modules below, too.
 
         Returns
         -------
@@ -558,9 +557,9 @@ class Module(Holder):
         Parameters
         ----------
         params : sequence of Parameter or mapping of int to Parameter
-            By position.
+            New parameters by their place in the order of `parameters`.
         start_pos : int
-            Of the first that is taken.
+            Place of the first one that is taken.
         seen : set of int or None
             Ids of modules to leave out.
 

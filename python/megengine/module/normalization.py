@@ -42,7 +42,7 @@ class GroupNorm(_Norm):
     Parameters
     ----------
     num_groups : int
-        Must divide num_channels.
+        Number of groups, which must divide num_channels.
     num_channels : int
         The number of channels, C.
     eps : float
@@ -50,7 +50,7 @@ class GroupNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -96,7 +96,7 @@ class GroupNorm(_Norm):
         Parameters
         ----------
         x : Tensor
-            (N, C, ...).
+            Tensor of shape (N, C, ...).
 
         Returns
         -------
@@ -118,7 +118,7 @@ class InstanceNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     References
     ----------
@@ -148,7 +148,7 @@ class InstanceNorm(_Norm):
         Parameters
         ----------
         x : Tensor
-            (N, C, ...).
+            Tensor of shape (N, C, ...).
 
         Returns
         -------
@@ -164,13 +164,13 @@ class LayerNorm(_Norm):
     Parameters
     ----------
     normalized_shape : int or sequence of int
-        Their extents; an int for the last axis alone.
+        Extents of the last axes, which are normalized together; an int is the last axis alone.
     eps : float
         Added to the biased variance.
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     References
     ----------
@@ -203,7 +203,7 @@ class LayerNorm(_Norm):
         Parameters
         ----------
         x : Tensor
-            (..., *normalized_shape).
+            Tensor of shape (..., *normalized_shape).
 
         Returns
         -------
@@ -221,15 +221,15 @@ class GeneralNorm(_Norm):
     Parameters
     ----------
     normalized_shape : int, sequence of int or None
-        Extents of these axes; None only with affine=False.
+        Extents of the normalized axes; None only with affine=False.
     normalized_axis : int or sequence of int
-        As many axes as extents.
+        The axes, as many as there are extents.
     eps : float
         Added to the biased variance.
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -309,13 +309,13 @@ class RMSNorm(Module):
     Parameters
     ----------
     normalized_shape : int or sequence of int
-        The extents of these axes; an int for the last axis alone.
+        Extents of the last axes, which are normalized together; an int is the last axis alone.
     eps : float or None
         Added to the mean square; None is float32's machine epsilon.
     affine : bool
         Whether there is a weight (ones at first) of shape normalized_shape.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     References
     ----------
@@ -350,7 +350,7 @@ class RMSNorm(Module):
         Parameters
         ----------
         x : Tensor
-            (..., *normalized_shape).
+            Tensor of shape (..., *normalized_shape).
 
         Returns
         -------

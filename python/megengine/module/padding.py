@@ -17,14 +17,14 @@ class Pad(Module):
     Parameters
     ----------
     pad_width : sequence of sequence of int
-        (before, after) for each axis.
+        Pairs (before, after) of numbers of elements, one pair for each axis.
     mode : str
         "constant", "edge" or "replicate" (the border's value), or "reflect" (mirrored, without the
         border); ValueError for another one when called.
     constant_val : float
-        What "constant" adds.
+        Value of the added elements in the mode "constant".
     **kwargs : str
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

@@ -19,7 +19,7 @@ class PixelShuffle(Module):
     upscale_factor : int
         The factor r; ValueError when called unless its square divides the channels.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     References
     ----------
@@ -62,7 +62,7 @@ class PixelUnshuffle(Module):
     downscale_factor : int
         The factor r; ValueError when called unless it divides height and width.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

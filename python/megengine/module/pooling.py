@@ -46,15 +46,15 @@ class MaxPool1d(_PoolNd):
     Parameters
     ----------
     kernel_size : int
-        Elements of a window.
+        Number of elements of a window.
     stride : int or None
-        Between windows; None is the kernel.
+        Elements from one window to the next; None takes ``kernel_size``.
     padding : int
-        Added on both sides; it is never the maximum.
+        Number of elements added at both ends; they are never the maximum.
     ceil_mode : bool
         Whether OL is rounded up.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class MaxPool1d(_PoolNd):
         Parameters
         ----------
         inp : Tensor
-            (N, C, L).
+            Sequences of shape (N, C, L).
 
         Returns
         -------
@@ -99,15 +99,15 @@ class MaxPool2d(_PoolNd):
     Parameters
     ----------
     kernel_size : int or (int, int)
-        In pixels: an int, or (height, width).
+        Extent of a window in pixels: an int for both axes, or (height, width).
     stride : int, (int, int) or None
-        Between windows, likewise; None is the kernel.
+        Pixels from one window to the next: an int or (height, width); None takes ``kernel_size``.
     padding : int or (int, int)
-        Added on every side, likewise; it is never the maximum.
+        Pixels added on every side: an int, or (height, width); they are never the maximum.
     ceil_mode : bool
         Whether OH and OW are rounded up.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -144,17 +144,18 @@ class AvgPool1d(_PoolNd):
     Parameters
     ----------
     kernel_size : int
-        As in `MaxPool1d`.
+        Number of elements of a window.
     stride : int or None
-        As in `MaxPool1d`.
+        Elements from one window to the next; None takes ``kernel_size``.
     padding : int
-        Added on both sides.
+        Number of elements added at both ends.
     mode : str
-        As in `AvgPool2d`: "average" counts padding as zeros.
+        "average_count_exclude_padding" divides by the number of elements inside the sequence,
+        "average" by that of the window.
     ceil_mode : bool
-        As in `MaxPool1d`.
+        Whether OL is rounded up.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -183,7 +184,7 @@ class AvgPool1d(_PoolNd):
         Parameters
         ----------
         inp : Tensor
-            (N, C, L).
+            Sequences of shape (N, C, L).
 
         Returns
         -------
@@ -207,18 +208,18 @@ class AvgPool2d(_PoolNd):
     Parameters
     ----------
     kernel_size : int or (int, int)
-        As in `MaxPool2d`.
+        Extent of a window in pixels: an int for both axes, or (height, width).
     stride : int, (int, int) or None
-        As in `MaxPool2d`.
+        Pixels from one window to the next: an int or (height, width); None takes ``kernel_size``.
     padding : int or (int, int)
-        As in `MaxPool2d`.
+        Pixels added on every side: an int, or (height, width).
     mode : str
         "average_count_exclude_padding" divides by the number of pixels inside the image, "average"
         by that of the window; ValueError for any other when called.
     ceil_mode : bool
-        As in `MaxPool2d`.
+        Whether OH and OW are rounded up.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

@@ -16,7 +16,7 @@ class QuantStub(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class QuantStub(Module):
         Parameters
         ----------
         inp : Tensor
-            Any shape.
+            Tensor of any shape and dtype.
 
         Returns
         -------
@@ -50,7 +50,7 @@ class DequantStub(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class DequantStub(Module):
         Parameters
         ----------
         inp : Tensor
-            Any shape.
+            Tensor of any shape and dtype.
 
         Returns
         -------

@@ -90,11 +90,11 @@ class RNNCell(RNNCellBase):
     Parameters
     ----------
     input_size, hidden_size : int
-        Sizes of input and state.
+        Number of features of the input and of the state.
     bias : bool
-        Whether to add bias_ih and bias_hh.
+        Whether to add the learned bias_ih and bias_hh.
     nonlinearity : str
-        "tanh" or "relu".
+        The activation: "tanh" or "relu".
 
     Raises
     ------
@@ -141,9 +141,9 @@ class LSTMCell(RNNCellBase):
     Parameters
     ----------
     input_size, hidden_size : int
-        Sizes of input and state.
+        Number of features of the input and of the state.
     bias : bool
-        Whether to add bias_ih and bias_hh.
+        Whether to add the learned bias_ih and bias_hh.
 
     Notes
     -----
@@ -184,9 +184,9 @@ class GRUCell(RNNCellBase):
     Parameters
     ----------
     input_size, hidden_size : int
-        Sizes of input and state.
+        Number of features of the input and of the state.
     bias : bool
-        Whether to add bias_ih and bias_hh.
+        Whether to add the learned bias_ih and bias_hh.
 
     Notes
     -----
@@ -462,7 +462,7 @@ class RNN(RNNBase):
         Parameters
         ----------
         layer : int
-            Counted from 0.
+            Number of the layer, counted from 0.
 
         Returns
         -------
@@ -495,17 +495,20 @@ class GRU(RNNBase):
     Parameters
     ----------
     input_size, hidden_size, num_layers : int
-        As in `RNN`.
+        Number of features of the input, number of features of a state, and number of layers above
+        one another (default 1).
     bias, batch_first : bool
-        As in `RNN`.
+        Whether the cells have biases, and whether input and output are (N, L, ...) instead of (L,
+        N, ...).
     dropout : float
-        As in `RNN`.
+        Probability of dropping an element of the output of each layer but the last, in training;
+        default 0.
     bidirectional : bool
-        As in `RNN`.
+        Whether each layer also runs backwards, and both outputs are joined.
     proj_size : int
-        0, the only value.
+        Must be 0: a GRU has no projection.
     **kwargs : object
-        As in `RNN`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -528,7 +531,7 @@ class GRU(RNNBase):
         Parameters
         ----------
         layer : int
-            Counted from 0.
+            Number of the layer, counted from 0.
 
         Returns
         -------
@@ -573,7 +576,7 @@ class LSTM(RNNBase):
         Parameters
         ----------
         layer : int
-            Counted from 0.
+            Number of the layer, counted from 0.
 
         Returns
         -------

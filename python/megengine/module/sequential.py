@@ -21,7 +21,7 @@ class Sequential(Module):
     *args : Module, callable or OrderedDict of str to Module or callable
         Named "0", "1", ...; or one OrderedDict from names to them.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------

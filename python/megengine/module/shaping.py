@@ -21,7 +21,7 @@ class Flatten(Module):
     start_axis, end_axis : int
         The first and the last axis that are joined; negative ones count from the end.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Unflatten(Module):
     sizes : sequence of int
         The extents that take its place; one may be -1.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -116,9 +116,10 @@ class Upsample(Module):
         "nearest", "linear", "bilinear", "bicubic" or "trilinear", as in
         `functional.vision.interpolate`, where "bilinear" is the default.
     align_corners : bool or None
-        As in `functional.vision.interpolate`.
+        True maps the centres of the corner pixels to each other, False the corners of the images;
+        None for "bicubic" and "nearest".
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------

@@ -20,7 +20,7 @@ class SlidingWindow(Module):
     kernel_size, padding, stride, dilation : int or sequence of int
         In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -77,9 +77,9 @@ class SlidingWindowTranspose(Module):
     output_size : int or sequence of int
         (height, width) of the images.
     kernel_size, padding, stride, dilation : int or sequence of int
-        Those that cut the windows.
+        Sizes that cut the windows, as in `SlidingWindow`: each an int, or (height, width).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class Unfold(Module):
     kernel_size, dilation, padding, stride : int or sequence of int
         In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -188,9 +188,9 @@ class Fold(Module):
     output_size : int or sequence of int
         (height, width) of the images.
     kernel_size, dilation, padding, stride : int or sequence of int
-        Those that cut the windows.
+        Sizes that cut the windows, as in `Unfold`: each an int, or (height, width).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------

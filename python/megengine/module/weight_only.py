@@ -28,11 +28,11 @@ class WeightOnlyLinear(Module):
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.Linear`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.Linear`.
+        Whether to add a bias.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -64,7 +64,7 @@ class WeightOnlyLinear(Module):
         Parameters
         ----------
         linear : Linear
-            The trained layer.
+            The trained layer, whose weight is rounded to int8.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class WeightOnlyLinear(Module):
         Parameters
         ----------
         x : Tensor
-            (..., in_features).
+            Tensor of shape (..., in_features), float dtype.
 
         Returns
         -------

@@ -26,18 +26,18 @@ class Adafactor(Optimizer):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        The most that a step is, relative to the parameter's root mean square.
+        Largest step relative to the parameter's root mean square.
     beta2_decay : float
-        The exponent of step, below 0.
+        Exponent of ``step``, below 0.
     eps : (float or None, float)
-        (eps1, eps2): what v is at least, by its root; None is float32's machine epsilon. What a
-        parameter's root mean square counts as at least.
+        (eps1, eps2). The root of v is at least eps1, where None is float32's machine epsilon. The
+        parameter's root mean square counts as at least eps2.
     d : float
-        The root mean square above which a step is scaled down.
+        Root mean square of u above which the step is scaled down.
     weight_decay : float
-        What the parameter is multiplied by, beside the gradient.
+        Weight decay beside the gradient: each step subtracts ``lr * weight_decay * p``.
 
     Notes
     -----

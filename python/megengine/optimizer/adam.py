@@ -51,16 +51,16 @@ class Adam(Counted):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        Learning rate.
+        Learning rate, the factor of each step.
     betas : (float, float)
-        (b1, b2), in [0, 1): weights of the old averages.
+        Weights (b1, b2) of the old averages of the gradient and of its square, each in [0, 1).
     eps : float
-        Added to the root.
+        Number that is added to the root, so that nothing is divided by 0.
     weight_decay : float
-        What the parameter is multiplied by, to be added to the gradient, g = grad + weight_decay *
-        p; see `AdamW`.
+        Weight decay: this number times the parameter is added to the gradient. `AdamW` subtracts it
+        from the parameter instead.
 
     Raises
     ------

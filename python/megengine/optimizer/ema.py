@@ -22,7 +22,7 @@ class EMA:
     Parameters
     ----------
     params : iterable of Parameter
-        What to average.
+        Parameters whose running averages are kept.
     decay : float
         Weight of the old average, in [0, 1).
 
@@ -103,7 +103,7 @@ class EMA:
         Parameters
         ----------
         state : mapping of str
-            What `state_dict` of an EMA of equal Parameters returned.
+            Mapping that `state_dict` of an EMA of equal Parameters returned.
 
         Raises
         ------

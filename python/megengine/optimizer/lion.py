@@ -22,13 +22,13 @@ class Lion(Optimizer):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        Learning rate.
+        Learning rate, the factor of each step.
     betas : (float, float)
-        (b1, b2), in [0, 1): weights of the old average for the step, and for the next average.
+        Weights (b1, b2) of the old average in the step, and in the next average, each in [0, 1).
     weight_decay : float
-        What the parameter is multiplied by, beside the gradient.
+        Weight decay beside the gradient: each step subtracts ``lr * weight_decay * p``.
 
     Raises
     ------

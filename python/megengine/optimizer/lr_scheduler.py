@@ -22,7 +22,7 @@ class LRScheduler:
     Parameters
     ----------
     optimizer : Optimizer
-        The one whose rates are set.
+        Optimizer whose learning rates are set.
     current_epoch : int
         -1 for a new training, which stores the groups' lr as ``initial_lr``; later ones resume and
         need the groups to have it.
@@ -87,7 +87,7 @@ class LRScheduler:
         Parameters
         ----------
         state_dict : dict of str
-            What `state_dict` returned.
+            Dict that `state_dict` returned.
         """
         self.__dict__.update(state_dict)
 

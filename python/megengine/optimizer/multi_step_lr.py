@@ -18,13 +18,13 @@ class MultiStepLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     milestones : iterable of int
         The epochs, in rising order.
     gamma : float
-        What the rates are multiplied by at each milestone.
+        Factor of the learning rates at each milestone.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class MultiStepLR(LRScheduler):
         Parameters
         ----------
         state_dict : dict of str
-            What `state_dict` returned.
+            Dict that `state_dict` returned.
 
         Raises
         ------

@@ -381,7 +381,7 @@ class Optimizer:
         Parameters
         ----------
         loss : Tensor
-            Is not read.
+            Has no effect; it is not read.
 
         Raises
         ------
@@ -409,7 +409,7 @@ class Optimizer:
         Parameters
         ----------
         keep_var : bool
-            Tensors instead of ndarrays.
+            Whether to give Tensors instead of ndarrays.
 
         Returns
         -------

@@ -27,11 +27,11 @@ class LambdaLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     lr_lambda : callable or sequence of callable
         Gives the factor of an epoch; a sequence has one function for each group.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
@@ -95,13 +95,13 @@ class StepLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     step_size : int
         Epochs between two steps, at least 1.
     gamma : float
-        What the rates are multiplied by.
+        Factor of the learning rates after each ``step_size`` epochs.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
@@ -145,11 +145,11 @@ class ExponentialLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     gamma : float
-        What the rates are multiplied by.
+        Factor of the learning rates in each epoch.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Examples
     --------
@@ -185,15 +185,15 @@ class CosineAnnealingLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     T_max : int
         The epoch that has the lowest rate; the warm-up is part of it.
     eta_min : float
-        The lowest rate.
+        Lowest learning rate, that of epoch ``T_max``.
     warmup : int
         Epochs in which the rate rises to the initial one; fewer than T_max.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
@@ -258,15 +258,15 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     T_0 : int
         Epochs until the first restart, at least 1.
     T_mult : int
         How many times as long as its predecessor each later period is, at least 1.
     eta_min : float
-        The rate that a period falls towards.
+        Learning rate that each period falls towards.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
@@ -324,7 +324,8 @@ class OneCycleLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`. Its own rates are not used, and its momentum stays as it is.
+        Optimizer whose learning rates are set. Its own rates are not used, and its momentum stays
+        as it is.
     max_lr : float or sequence of float
         The highest rate, or one for each group.
     total_steps : int
@@ -337,7 +338,7 @@ class OneCycleLR(LRScheduler):
     final_div_factor : float
         The first rate divided by it is the last one.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
@@ -427,13 +428,13 @@ class ReduceLROnPlateau(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     mode : str
         "min": smaller values are better; "max": larger ones.
     factor : float
-        What the rates are multiplied by, at least 0 and below 1.
+        Factor of the learning rates when they are lowered, at least 0 and below 1.
     patience : int
-        Epochs without a better value that change nothing; the next one lowers the rates.
+        Number of epochs without a better value that change nothing; the next one lowers the rates.
     threshold : float
         By how much a value must be better than the best to count.
     threshold_mode : str
@@ -441,7 +442,7 @@ class ReduceLROnPlateau(LRScheduler):
     cooldown : int
         Epochs after a change that are not counted.
     min_lr : float
-        The lowest rate.
+        Lowest learning rate that is set.
 
     Raises
     ------

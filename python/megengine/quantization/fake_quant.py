@@ -64,7 +64,7 @@ class FakeQuantize(_FakeQuantize):
     enable : bool
         Whether to round from the start.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -90,9 +90,9 @@ class FakeQuantize(_FakeQuantize):
         Parameters
         ----------
         inp : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
         qparams : QParams or None
-            Of the quantized dtype.
+            Quantization parameters of the quantizer's dtype.
 
         Returns
         -------
@@ -121,11 +121,11 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
     Parameters
     ----------
     dtype : str or QuantDtypeMeta
-        As of `FakeQuantize`.
+        Kind of quantized dtype, or its name such as "qint8".
     enable : bool
-        As of `FakeQuantize`.
+        Whether to round from the start.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -154,9 +154,9 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         Parameters
         ----------
         inp : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
         qparams : QParams or None
-            Is not used.
+            Has no effect: it is not read.
 
         Returns
         -------
@@ -198,13 +198,13 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
     Parameters
     ----------
     dtype : str or QuantDtypeMeta
-        As of `FakeQuantize`.
+        Kind of quantized dtype, or its name such as "qint8".
     enable : bool
-        As of `FakeQuantize`.
+        Whether to round from the start.
     eps : float
-        The least distance of two levels.
+        Smallest distance of two levels.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -241,7 +241,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         Parameters
         ----------
         qparams : QParams
-            Of the same quantized dtype.
+            Quantization parameters of the same quantized dtype.
 
         Raises
         ------
@@ -263,9 +263,9 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         Parameters
         ----------
         inp : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
         qparams : QParams or None
-            Is not used.
+            Has no effect: it is not read.
 
         Returns
         -------

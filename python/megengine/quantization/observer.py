@@ -62,7 +62,7 @@ class Observer(Switched, QParamsModuleMixin):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -90,7 +90,8 @@ class Observer(Switched, QParamsModuleMixin):
         Parameters
         ----------
         mode, recursive : bool
-            As in `Module.train`.
+            True for training, False for evaluation; and whether to set it in the modules below,
+            too.
 
         Returns
         -------
@@ -107,7 +108,7 @@ class Observer(Switched, QParamsModuleMixin):
         Parameters
         ----------
         x : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------
@@ -125,11 +126,11 @@ class MinMaxObserver(Observer):
         Symmetric, with the scale 2 * max(|min|, |max|) / (qmax - qmin), or asymmetric, with (max -
         min) / (qmax - qmin) and a zero point.
     eps : float
-        Least scale.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -191,7 +192,7 @@ class MinMaxObserver(Observer):
         Parameters
         ----------
         x_orig : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------
@@ -221,13 +222,13 @@ class SyncMinMaxObserver(_SyncRange):
     Parameters
     ----------
     mode : QuantMode
-        As in `MinMaxObserver`.
+        Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
-        As in `MinMaxObserver`.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
-        As in `MinMaxObserver`.
+        Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        As in `MinMaxObserver`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -245,15 +246,15 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
     Parameters
     ----------
     momentum : float
-        Weight of the old average in [0, 1]; the first batch counts in full.
+        Weight of the old average, in [0, 1]; the first batch counts in full.
     mode : QuantMode
-        As in `MinMaxObserver`.
+        Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
-        As in `MinMaxObserver`.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
-        As in `MinMaxObserver`.
+        Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        As in `MinMaxObserver`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -283,7 +284,7 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         Parameters
         ----------
         momentum : float
-            In [0, 1].
+            New weight of the old average, in [0, 1].
         """
         self.momentum[...] = float(momentum)
 
@@ -293,7 +294,7 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         Parameters
         ----------
         x_orig : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------
@@ -318,15 +319,15 @@ class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageO
     Parameters
     ----------
     momentum : float
-        As in `ExponentialMovingAverageObserver`.
+        Weight of the old average, in [0, 1]; the first batch counts in full.
     mode : QuantMode
-        As in `ExponentialMovingAverageObserver`.
+        Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
-        As in `ExponentialMovingAverageObserver`.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
-        As in `ExponentialMovingAverageObserver`.
+        Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        As in `ExponentialMovingAverageObserver`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -347,18 +348,18 @@ class HistogramObserver(MinMaxObserver):
     Parameters
     ----------
     bins : int
-        Of the histogram that is kept.
+        Number of bins of the histogram.
     upsample_rate : int
         Finer cells per bin when the range grows and old counts move to new bins; the range grows to
         whole cells, evenly on both sides.
     mode : QuantMode
-        As in `MinMaxObserver`.
+        Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
-        As in `MinMaxObserver`.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
-        As in `MinMaxObserver`.
+        Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        As in `MinMaxObserver`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -445,7 +446,7 @@ class HistogramObserver(MinMaxObserver):
         Parameters
         ----------
         x_orig : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
         """
         values = x_orig.detach().numpy().astype(np.float64).ravel()
         values = values[~np.isnan(values)]
@@ -475,7 +476,7 @@ class HistogramObserver(MinMaxObserver):
         Parameters
         ----------
         x_orig : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------
@@ -495,7 +496,7 @@ class PassiveObserver(Observer):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -549,7 +550,7 @@ class PassiveObserver(Observer):
         Parameters
         ----------
         qparams : QParams
-            Of the same quantized dtype.
+            Quantization parameters of the same quantized dtype.
 
         Raises
         ------
@@ -568,7 +569,7 @@ class PassiveObserver(Observer):
         Parameters
         ----------
         x : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------

@@ -60,9 +60,9 @@ def quantize(
     Parameters
     ----------
     module : Module
-        What `quantize_qat` returned.
+        Model that `quantize_qat` returned, after calibration or training.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
     mapping : dict of subclass of QATModule to subclass of QuantizedModule or None
         More classes to replace, from class to class; exactly those named and those of `module.qat`
         are, not their subclasses.
@@ -145,7 +145,7 @@ def quantize_qat(
         The model; Parameters stay the same objects. A layer with ``quantize_disabled`` stays as it
         is; a replaced layer's children do too.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
     qconfig : QConfig
         Observers and fake quantizers, those of ema_fakequant_qconfig by default.
     mapping : dict of subclass of Module to subclass of QATModule or None
@@ -199,9 +199,9 @@ def quantize_weights(module: Module, inplace: bool = True) -> Module:
     Parameters
     ----------
     module : Module
-        The model.
+        The model that is changed.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
 
     Returns
     -------
@@ -262,9 +262,10 @@ def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
     Parameters
     ----------
     module : Module
-        The model.
+        The model that is changed.
     qconfig : QConfig
-        Says which. What the old ones found is lost; `reset_qconfig` keeps it.
+        Names the classes of the new observers and fake quantizers. What the old ones found is lost;
+        `reset_qconfig` keeps it.
 
     Examples
     --------
@@ -286,11 +287,11 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
     Parameters
     ----------
     module : Module
-        The model.
+        The model that is changed.
     qconfig : QConfig
-        Says which.
+        Names the classes of the new observers and fake quantizers.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
 
     Returns
     -------
@@ -433,7 +434,7 @@ def apply_easy_quant(
     start, stop : float
         The least and the largest multiple that is tried.
     num : int
-        How many are tried.
+        Number of multiples that are tried.
 
     Returns
     -------

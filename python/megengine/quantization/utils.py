@@ -52,7 +52,7 @@ def tqt_forward(qmin: int, qmax: int, inp: Tensor, scale: Tensor) -> Tensor:
     qmin, qmax : int
         Bounds of the multiples.
     inp : Tensor
-        Any shape, float32.
+        Tensor of any shape, float32.
     scale : Tensor
         The log2 of the distance of two levels, 0-d.
 
@@ -82,13 +82,13 @@ def lsq_forward(
     Parameters
     ----------
     qmin, qmax : int
-        Bounds of q.
+        Smallest and largest value of q.
     inp : Tensor
-        Any shape, float32.
+        Tensor of any shape, float32.
     step_size : Tensor
         The distance of two levels, 0-d.
     zero_point : Tensor, float or None
-        Added to q.
+        Zero point, which is subtracted from q; None is 0.
     scale_grad : Tensor, float or None
         Weight of step_size's gradient; None means 1.
 
@@ -206,7 +206,7 @@ class QParams:
         Parameters
         ----------
         qparams : QParams
-            Another one.
+            Quantization parameters whose values are taken.
         """
         for name in QParams.__slots__:
             setattr(self, name, getattr(qparams, name))
@@ -237,11 +237,11 @@ class LSQParams(QParams):
     Parameters
     ----------
     mode : QuantMode
-        As in `QParams`.
+        Whether 0 is the middle of the range.
     dtype_meta : QuantDtypeMeta or None
-        As in `QParams`.
+        Kind of quantized dtype, which bounds q.
     scale, zero_point : Tensor or None
-        As in `QParams`.
+        0-d tensors, or None while unknown (a zero_point of None is 0).
     grad_scale : Tensor or None
         0-d, or None for the formula of `LSQ`.
     """

@@ -38,10 +38,10 @@ def seed(seed: int, numpy: bool = False) -> None:
     Parameters
     ----------
     seed : int
-        At least 0.
+        The new seed, at least 0.
     numpy : bool
-        Seed numpy.random as well: transforms of ``megengine.data`` draw from it. The seed is below
-        2**32 then.
+        Whether to seed numpy.random as well, from which transforms of ``megengine.data`` draw. The
+        seed is below 2**32 then.
 
     Raises
     ------
@@ -153,9 +153,9 @@ class RNG:
     Parameters
     ----------
     seed : int or None
-        At least 0; None starts anywhere.
+        Seed of the generator, at least 0; None takes a random one.
     device : str or None
-        Where results lie, such as "cpu0"; None for the default device.
+        Device of the results, such as "cpu0"; None for the default device.
 
     Raises
     ------
@@ -425,7 +425,7 @@ class RNG:
         input : Tensor
             Weights, at least 0, (n,) or (rows, n).
         num_samples : int
-            Draws for each row.
+            Number of draws for each row.
         replacement : bool or None
             Whether an index may be drawn again.
 

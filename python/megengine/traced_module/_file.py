@@ -48,7 +48,8 @@ def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), 
         file. Those given to `wrap`, `register_as_builtin` and `register_supported_type` are trusted
         already.
     map_location : str, mapping of str to str, callable or None
-        As of `megengine.load`.
+        Where tensors go: a device, a mapping of devices, or a function from logical device name to
+        device, as in `megengine.load`. None: where they were.
 
     Returns
     -------

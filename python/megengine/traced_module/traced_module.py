@@ -573,7 +573,7 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
     Parameters
     ----------
     mod : Module
-        What to trace.
+        Module that is run once on the example arguments.
     *args : object
         Example arguments, tensors and constants. Constants become part of the signature.
     **kwargs : object

@@ -110,7 +110,7 @@ def fuse_conv_bn_relu_module(
     Parameters
     ----------
     conv : Conv2d or ConvTranspose2d
-        The convolution.
+        Convolution whose parameters are copied.
     bn : BatchNorm2d or None
         The normalization behind it, None for none.
     relu : ReLU or None
@@ -140,7 +140,7 @@ def fuse_linear_bn_relu_module(
     Parameters
     ----------
     linear : Linear
-        The linear layer.
+        Linear layer whose parameters are copied.
     bn : BatchNorm1d or None
         The normalization behind it, None for none.
     relu : ReLU or None

@@ -20,9 +20,10 @@ def to_dlpack(tensor: Tensor, stream: int | None = None) -> Any:
     Parameters
     ----------
     tensor : Tensor
-        Any shape.
+        Tensor of any shape, whose value is copied.
     stream : int or None
-        Is not needed on the host.
+        Driver's number for the stream that will read a GPU's memory; has no effect for a tensor of
+        the host.
 
     Returns
     -------

@@ -20,9 +20,9 @@ def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
     Parameters
     ----------
     conv : Module
-        The convolution.
+        Convolution in eval mode, which is copied.
     bn : Module
-        The normalization behind it.
+        Batch normalization behind it, in eval mode.
 
     Returns
     -------

@@ -20,7 +20,7 @@ class AlternativeRecursionLimit:
     Parameters
     ----------
     new_py_limit : int
-        In calls.
+        Number of nested calls that Python allows at least.
     """
 
     def __init__(self, new_py_limit: int) -> None:

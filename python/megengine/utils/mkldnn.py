@@ -133,7 +133,7 @@ class MkldnnConv1d(_MkldnnConv):
     dense_module : Conv1d, Conv2d or Conv3d
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
 
     Raises
     ------
@@ -152,7 +152,7 @@ class MkldnnConv2d(_MkldnnConv):
     dense_module : Conv1d, Conv2d or Conv3d
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
 
     Raises
     ------
@@ -178,7 +178,7 @@ class MkldnnConv3d(_MkldnnConv):
     dense_module : Conv1d, Conv2d or Conv3d
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
 
     Raises
     ------
@@ -195,7 +195,7 @@ class MkldnnLinear(_Packed):
     dense_module : Linear
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
     """
 
     _op = "matmul"
@@ -209,11 +209,11 @@ class MkldnnLinear(_Packed):
         Parameters
         ----------
         x : Tensor
-            [..., in_features].
+            Tensor of shape [..., in_features].
         addend : Tensor or None
-            Of the result's shape, None for none.
+            Tensor of the result's shape that is added; None adds none.
         relu : bool
-            Whether to take max(0, that).
+            Whether to replace negative elements by 0 at last.
 
         Returns
         -------
@@ -242,7 +242,7 @@ class MkldnnBatchNorm(Module):
     dense_module : _BatchNorm
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
 
     Raises
     ------
@@ -268,7 +268,7 @@ class MkldnnBatchNorm(Module):
         Parameters
         ----------
         x : Tensor
-            [n, channels, ...].
+            Tensor of shape [n, channels, ...].
 
         Returns
         -------

@@ -40,13 +40,13 @@ class total_stats(NamedTuple):
     param_size : int
         Bytes of the parameters.
     param_dims : int
-        Their elements.
+        Number of elements of the parameters.
     flops : int
-        Operations.
+        Number of operations, where a multiply-add is one.
     act_size : int
         Bytes of the layers' results.
     act_dims : int
-        Their elements.
+        Number of elements of the layers' results.
     """
 
     param_size: int
@@ -62,11 +62,11 @@ class stats(NamedTuple):
     Parameters
     ----------
     params : list of dict of str
-        From `get_param_stats`.
+        Rows of `get_param_stats`, one for each parameter.
     flops : list of dict of str
-        From `get_op_stats`.
+        Rows of `get_op_stats`, one for each call of a layer.
     activations : list of dict of str
-        From `get_activation_stats`.
+        Rows of `get_activation_stats`, one for each result.
     """
 
     params: list[dict[str, Any]]
@@ -97,7 +97,7 @@ def register_flops(*modules: type) -> Callable[[_Counter], _Counter]:
     Parameters
     ----------
     *modules : type
-        Classes of layers.
+        Classes of layers that the decorated function counts.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def register_receptive_field(*modules: type) -> Callable[[_Counter], _Counter]:
     Parameters
     ----------
     *modules : type
-        Classes of layers.
+        Classes of layers that the decorated function counts.
 
     Returns
     -------
@@ -227,9 +227,9 @@ def flops_convNd(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[T
     Parameters
     ----------
     module : Conv2d
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -256,9 +256,9 @@ def flops_convNdTranspose(module: M.Conv2d, inputs: Sequence[Tensor], outputs: S
     Parameters
     ----------
     module : Conv2d
-        As in `flops_convNd`.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        As in `flops_convNd`.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -284,9 +284,9 @@ def flops_norm(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Ten
     Parameters
     ----------
     module : Module
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -310,9 +310,9 @@ def flops_pool(module: M.AvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[
     Parameters
     ----------
     module : AvgPool2d
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -338,9 +338,9 @@ def flops_adaptivePool(
     Parameters
     ----------
     module : AdaptiveAvgPool2d
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -365,9 +365,9 @@ def flops_linear(module: M.Linear, inputs: Sequence[Tensor], outputs: Sequence[T
     Parameters
     ----------
     module : Linear
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -394,9 +394,9 @@ def flops_batchmatmul(
     Parameters
     ----------
     module : BatchMatMulActivation
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -453,9 +453,9 @@ def preprocess_receptive_field(
     Parameters
     ----------
     module : Module
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -509,9 +509,9 @@ def get_op_stats(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[T
     Parameters
     ----------
     module : Module
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -555,7 +555,7 @@ def get_param_stats(param: Tensor) -> Row:
     Parameters
     ----------
     param : Tensor
-        The parameter.
+        Parameter of any shape.
 
     Returns
     -------
@@ -580,9 +580,9 @@ def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
     Parameters
     ----------
     output : Tensor
-        The result.
+        Result of a layer, of any shape.
     has_input : bool
-        Whether to look at values, for mean and std.
+        Whether to read values, for mean and std.
 
     Returns
     -------
@@ -634,7 +634,7 @@ def sizeof_fmt(num: float, suffix: str = "B") -> str:
     Parameters
     ----------
     num : float
-        The number.
+        Number to write as text.
     suffix : str
         "B" counts in 1024 (KiB, MiB), others in 1000 (K, M).
 
@@ -690,7 +690,7 @@ def sum_op_stats(flops: list[Row], bar_length_max: int = 20) -> tuple[int, list[
     flops : list of dict of str
         Rows of `get_op_stats`, which are changed.
     bar_length_max : int
-        Characters of the longest bar.
+        Length of the longest bar, in characters.
 
     Returns
     -------
@@ -728,7 +728,7 @@ def sum_param_stats(params: list[Row], bar_length_max: int = 20) -> tuple[int, i
     params : list of dict of str
         Rows of `get_param_stats`, which are changed.
     bar_length_max : int
-        Characters of the longest bar.
+        Length of the longest bar, in characters.
 
     Returns
     -------
@@ -758,7 +758,7 @@ def sum_activations_stats(
     activations : list of dict of str
         Rows of `get_activation_stats`, which are changed.
     bar_length_max : int
-        Characters of the longest bar.
+        Length of the longest bar, in characters.
 
     Returns
     -------
@@ -787,7 +787,7 @@ def print_op_stats(flops: list[Row]) -> None:
     Parameters
     ----------
     flops : list of dict of str
-        Rows of `sum_op_stats`.
+        Rows that `sum_op_stats` returned.
 
     Examples
     --------
@@ -805,7 +805,7 @@ def print_param_stats(params: list[Row]) -> None:
     Parameters
     ----------
     params : list of dict of str
-        Rows of `sum_param_stats`.
+        Rows that `sum_param_stats` returned.
 
     Examples
     --------
@@ -822,9 +822,9 @@ def print_activations_stats(activations: list[Row], has_input: bool = False) -> 
     Parameters
     ----------
     activations : list of dict of str
-        Rows of `sum_activations_stats`.
+        Rows that `sum_activations_stats` returned.
     has_input : bool
-        With columns of means and deviations.
+        Whether to show means and deviations.
 
     Examples
     --------
@@ -841,7 +841,7 @@ def print_summary(**kwargs: Any) -> None:
     Parameters
     ----------
     **kwargs : object
-        Names and values.
+        Values by the names that the table shows.
 
     Examples
     --------
@@ -920,17 +920,17 @@ def module_stats(
     Parameters
     ----------
     model : Module
-        What is counted.
+        Module whose layers are counted.
     inputs : object
         Arrays or tensors (also in dicts and lists), one for each argument.
     input_shapes : object
         Shapes of random float32 inputs, where none are given.
     cal_params, cal_flops, cal_activations : bool
-        What is summed up.
+        Whether to count parameters, operations and results.
     logging_to_stdout : bool
-        Log each table, not the summary alone.
+        Whether to log each table, not the summary alone.
     bar_length_max : int
-        Characters of the longest bar.
+        Length of the longest bar, in characters.
 
     Returns
     -------

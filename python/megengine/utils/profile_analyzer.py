@@ -123,9 +123,9 @@ class Record:
     Parameters
     ----------
     time : float
-        In seconds.
+        Time of the operator, in seconds.
     info, footprint : dict of str
-        Of the operator.
+        What the profile says of the operator, and what the operator computes and moves.
     """
 
     __slot__ = [
@@ -153,7 +153,7 @@ class Record:
         Parameters
         ----------
         name : str or None
-            Of a column.
+            Name of the column; None is ``time``.
 
         Returns
         -------
@@ -170,9 +170,10 @@ class ProfileAnalyzer:
     Parameters
     ----------
     obj : dict of str
-        What ``json`` reads.
+        Profile as ``json`` reads it.
     opr_filter : callable
-        Takes operator, inputs and outputs as ``graph_exec`` has them; says whether it counts.
+        Function of operator, inputs and outputs, as ``graph_exec`` has them; returns whether the
+        operator counts.
     """
 
     def __init__(
@@ -208,7 +209,8 @@ class ProfileAnalyzer:
         time_func : callable
             Gives the time of an operator, see `TimeFuncHelper`.
         opr_filter : callable
-            As of `ProfileAnalyzer`.
+            Function of operator, inputs and outputs, as ``graph_exec`` has them; returns whether
+            the operator counts.
         aggregate : str, callable or None
             Joins values of all records, or of those with equal info ``aggregate_by``: a function of
             a list, or the name of one of NumPy's.
@@ -217,7 +219,7 @@ class ProfileAnalyzer:
         sort_by : str or None
             A column, largest first; with "+" in front smallest first.
         top_k : int
-            At most so many; 0: all.
+            Most records that are returned; 0 returns all.
 
         Returns
         -------
@@ -278,7 +280,7 @@ class TimeFuncHelper:
         Parameters
         ----------
         prof_type : str
-            "host" or "device".
+            Whose times are read: "host" or "device".
         end_key : str
             "kern" (the kernel begins) or "end".
         func : callable
@@ -298,7 +300,7 @@ class TimeFuncHelper:
         Parameters
         ----------
         prof_type : str
-            "host" or "device".
+            Whose times are read: "host" or "device".
         end_key : str
             "kern" (the kernel begins) or "end".
         func : callable
@@ -319,7 +321,7 @@ class TimeFuncHelper:
         Parameters
         ----------
         prof_type : str
-            "host" or "device".
+            Whose times are read: "host" or "device".
         end_key : str
             "kern" (the kernel begins) or "end".
         func : callable

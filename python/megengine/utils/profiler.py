@@ -58,7 +58,7 @@ def scope(name: str) -> Iterator[None]:
     Parameters
     ----------
     name : str
-        Of the range.
+        Name that the range is shown with.
 
     Yields
     ------
@@ -114,15 +114,15 @@ class Profiler(contextlib.ContextDecorator):
     Parameters
     ----------
     path : str
-        Folder for files ``<process>.<format>``.
+        Folder of the files, which are named ``<process>.<format>``.
     format : str
-        "chrome_timeline.json" or "memory_flow.svg".
+        Format of the file: "chrome_timeline.json" or "memory_flow.svg".
     formats : sequence of str or None
-        Several of them; None means ``format`` alone.
+        Several formats at once; None means ``format`` alone.
     with_backtrace : bool
-        The user's line of each kernel.
+        Whether to note the user's line of each kernel.
     with_scopes : bool
-        Calls of modules, too.
+        Whether to note calls of modules, too.
     **kwargs : object
         Options: sample_rate (memory is shown at each n-th kernel; 0: not at all), profile_device
         (0: no rows of devices), num_tensor_watch (largest steps that memory_flow.svg names),
@@ -202,11 +202,11 @@ class Profiler(contextlib.ContextDecorator):
         Parameters
         ----------
         path : str
-            The folder.
+            Folder that the file lies in.
         pid : str
-            Of the process.
+            Number of the process, as text.
         format : str
-            As of `Profiler`.
+            "chrome_timeline.json" or "memory_flow.svg", the end of the name.
 
         Returns
         -------
@@ -351,7 +351,7 @@ def profile(*args: Any, **kwargs: Any) -> Any:
     *args : object
         The function, or arguments of `Profiler`.
     **kwargs : object
-        Options of `Profiler`.
+        Keyword arguments of `Profiler`, such as ``with_scopes``.
 
     Returns
     -------
@@ -370,7 +370,7 @@ def merge_trace_events(directory: str) -> str:
     Parameters
     ----------
     directory : str
-        The folder.
+        Folder that holds the timelines.
 
     Returns
     -------

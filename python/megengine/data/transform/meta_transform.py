@@ -45,7 +45,7 @@ class Transform(ABC):
         Parameters
         ----------
         input : object
-            The sample.
+            The sample that is transformed.
 
         Returns
         -------
@@ -72,7 +72,7 @@ class PseudoTransform(Transform):
         Parameters
         ----------
         input : object
-            The sample.
+            Any sample; it is returned as it is.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class CudaTransform(Transform):
         Parameters
         ----------
         input : object
-            The sample.
+            The sample that is transformed.
 
         Returns
         -------

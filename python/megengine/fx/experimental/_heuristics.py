@@ -24,7 +24,7 @@ class MklSubgraph:
     Parameters
     ----------
     fx_graph : Graph
-        The whole graph.
+        Graph that the region is part of.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def use_mkl_length(graph: MklSubgraph) -> bool:
     Parameters
     ----------
     graph : MklSubgraph
-        The region.
+        Region that is asked about.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def gen_mkl_autotuner(
     iters : int
         Runs of each way that are measured; the fastest counts.
     warmup : int
-        Runs before them.
+        Runs of each way before those that are measured.
 
     Returns
     -------

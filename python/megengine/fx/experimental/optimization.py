@@ -63,7 +63,7 @@ def matches_module_pattern(
     pattern : iterable of type
         Two classes, of the first and of the second call, compared exactly.
     node : Node
-        The second call.
+        Node of the second call.
     modules : dict of str to Module
         Dotted path to module.
 
@@ -101,7 +101,7 @@ def fuse(model: M.Module, inplace: bool = False, *, verify: object = None) -> Gr
     Parameters
     ----------
     model : Module
-        In eval mode.
+        Module in eval mode.
     inplace : bool
         Whether to share the tensors of the other modules with ``model`` instead of copying it
         first.
@@ -190,9 +190,10 @@ def remove_dropout(model: M.Module, *, verify: object = None) -> GraphModule:
     Parameters
     ----------
     model : Module
-        The new model shares its tensors.
+        Module whose tensors the new model shares.
     verify : Tensor, tuple or None
-        As of `fuse`.
+        A tensor or tuple of arguments for which results before and after are compared
+        (`verify_same`); None compares nothing.
 
     Returns
     -------
@@ -237,7 +238,7 @@ def optimize_for_inference(
     Parameters
     ----------
     model : Module
-        In eval mode.
+        Module in eval mode.
     pass_config : dict of str or None
         {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize": {"heuristic":
         use_mkl_length}} is the default. ``"mkldnn_layout_optimize": False`` leaves layouts alone. A
@@ -246,7 +247,8 @@ def optimize_for_inference(
     tracer : type
         Class of the tracer that says what is a leaf.
     verify : Tensor, tuple or None
-        As of `fuse`.
+        A tensor or tuple of arguments for which results before and after are compared
+        (`verify_same`); None compares nothing.
 
     Returns
     -------

@@ -46,7 +46,7 @@ class QATModule(Module):
     Parameters
     ----------
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     with_weight = True
@@ -88,7 +88,7 @@ class QATModule(Module):
         Parameters
         ----------
         qconfig : QConfig
-            What makes them.
+            Names the classes of the new observers and fake quantizers.
         """
 
         def made(wanted: bool, factory: Callable[[], Module] | None) -> Any:
@@ -105,7 +105,7 @@ class QATModule(Module):
         Parameters
         ----------
         enable : bool
-            True enables them.
+            Whether they work: True enables them, False disables them.
         """
         for fake_quant in (self.weight_fake_quant, self.act_fake_quant):
             if fake_quant is not None:
@@ -117,7 +117,7 @@ class QATModule(Module):
         Parameters
         ----------
         enable : bool
-            True enables them.
+            Whether they work: True enables them, False disables them.
         """
         for observer in (self.weight_observer, self.act_observer):
             if observer is not None:
@@ -139,7 +139,7 @@ class QATModule(Module):
         Parameters
         ----------
         target : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32; the bias may be None.
 
         Returns
         -------
@@ -156,7 +156,7 @@ class QATModule(Module):
         Parameters
         ----------
         target : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32; the bias may be None.
 
         Returns
         -------
@@ -172,11 +172,11 @@ class QATModule(Module):
         Parameters
         ----------
         target : Tensor or None
-            The bias, or None for none.
+            Tensor of any shape, float32; the bias may be None.
         inp : Tensor
-            The quantized input.
+            The layer's input, which carries its quantization parameters.
         w_qat : Tensor
-            The quantized weight.
+            The layer's rounded weight, which carries its quantization parameters.
 
         Returns
         -------
@@ -257,7 +257,7 @@ class RoundedQAT(QATModule):
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            The layer's input, float32.
 
         Returns
         -------
@@ -360,13 +360,13 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
     Parameters
     ----------
     batch, in_features, out_features : int
-        As in `module.BatchMatMulActivation`.
+        Number of matrices, and number of their rows before and after.
     bias : bool
-        As in `module.BatchMatMulActivation`.
+        Whether to add a learned bias.
     nonlinear_mode : str
-        As in `module.BatchMatMulActivation`.
+        The activation: "identity" or "relu".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Raises
     ------
@@ -386,7 +386,7 @@ class Concat(float_elemwise.Concat, QATModule):
     Parameters
     ----------
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
@@ -399,17 +399,19 @@ class Conv2d(float_conv.Conv2d, RoundedQAT):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode, padding_mode : str
-        As in `module.Conv2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     _calc = "calc_conv"
@@ -423,17 +425,19 @@ class ConvRelu2d(ReluQAT, Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvRelu2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode, padding_mode : str
-        As in `module.ConvRelu2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -443,17 +447,20 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, RoundedQAT):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTranspose2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTranspose2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     _calc = "calc_conv_transpose2d"
@@ -467,17 +474,20 @@ class ConvTransposeRelu2d(ReluQAT, ConvTranspose2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeRelu2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -499,23 +509,27 @@ class ConvBn2d(_ConvBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvBn2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvBn2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `module.ConvBn2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.ConvBn2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     padding_mode : str
-        As in `module.ConvBn2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -525,23 +539,27 @@ class ConvBnRelu2d(ReluQAT, _ConvBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvBnRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvBnRelu2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvBnRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvBnRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvBnRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `module.ConvBnRelu2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.ConvBnRelu2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     padding_mode : str
-        As in `module.ConvBnRelu2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -564,21 +582,26 @@ class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeBn2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeBn2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `module.ConvTransposeBn2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.ConvTransposeBn2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -588,21 +611,26 @@ class ConvTransposeBnRelu2d(ReluQAT, _ConvTransposeBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeBnRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeBnRelu2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeBnRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeBnRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeBnRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `module.ConvTransposeBnRelu2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.ConvTransposeBnRelu2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -612,9 +640,9 @@ class Elemwise(float_elemwise.Elemwise, QATModule):
     Parameters
     ----------
     method : object
-        As in `module.Elemwise`.
+        Name of a function in any case: "add", "RELU", "fuse_add_relu" and others.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     with_weight = False
@@ -629,13 +657,13 @@ class Linear(float_linear.Linear, RoundedQAT):
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.Linear`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.Linear`.
+        Whether to add a learned bias.
     compute_mode : str
-        As in `module.Linear`.
+        "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     _calc = "calc_linear"
@@ -649,13 +677,13 @@ class LinearRelu(ReluQAT, Linear):
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.LinearRelu`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.LinearRelu`.
+        Whether to add a learned bias.
     compute_mode : str
-        As in `module.LinearRelu`.
+        "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -678,17 +706,19 @@ class LinearBn1d(_LinearBnActivation1d):
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.LinearBn1d`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.LinearBn1d`.
+        Whether to add a learned bias.
     compute_mode : str
-        As in `module.LinearBn1d`.
+        "default" or "float32"; both accumulate in float32.
     eps, momentum : float
-        As in `module.LinearBn1d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.LinearBn1d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -698,17 +728,19 @@ class LinearBnRelu1d(ReluQAT, _LinearBnActivation1d):
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.LinearBnRelu1d`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.LinearBnRelu1d`.
+        Whether to add a learned bias.
     compute_mode : str
-        As in `module.LinearBnRelu1d`.
+        "default" or "float32"; both accumulate in float32.
     eps, momentum : float
-        As in `module.LinearBnRelu1d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.LinearBnRelu1d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -718,7 +750,7 @@ class QuantStub(float_quant_dequant.QuantStub, QATModule):
     Parameters
     ----------
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     with_weight = False
@@ -733,7 +765,7 @@ class DequantStub(float_quant_dequant.DequantStub, QATModule):
     Parameters
     ----------
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     with_weight = False

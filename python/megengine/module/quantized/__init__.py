@@ -36,7 +36,7 @@ class QuantizedModule(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
     """
 
     _repr_prefix = "Quantized."
@@ -113,15 +113,15 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
     Parameters
     ----------
     batch, in_features, out_features : int
-        As in `module.BatchMatMulActivation`.
+        Number of matrices, and number of their rows before and after.
     bias : bool
-        As in `module.BatchMatMulActivation`.
+        Whether to add a learned bias.
     nonlinear_mode : str
-        As in `module.BatchMatMulActivation`.
+        The activation: "identity" or "relu".
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
         Parameters
         ----------
         inp : Tensor
-            Quantized, of the layer's input shape.
+            Quantized tensor of the layer's input shape.
 
         Returns
         -------
@@ -163,9 +163,9 @@ class Concat(Plain):
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -184,19 +184,21 @@ class Conv2d(float_conv.Conv2d, Plain):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode, compute_mode : str
-        As in `module.Conv2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     padding_mode : str
-        As in `module.Conv2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(
@@ -236,9 +238,9 @@ class Conv2d(float_conv.Conv2d, Plain):
         Parameters
         ----------
         inp : Tensor
-            Quantized, of the layer's input shape.
+            Quantized tensor of the layer's input shape.
         nonlinear_mode : str
-            "identity" or "relu".
+            The activation: "identity" or "relu".
 
         Returns
         -------
@@ -270,19 +272,21 @@ class ConvRelu2d(Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvRelu2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode, compute_mode : str
-        As in `module.ConvRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        As in `Conv2d`.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     padding_mode : str
-        As in `module.ConvRelu2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
@@ -294,19 +298,22 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTranspose2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTranspose2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(
@@ -349,9 +356,9 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
         Parameters
         ----------
         inp : Tensor
-            Quantized, of the layer's input shape.
+            Quantized tensor of the layer's input shape.
         nonlinear_mode : str
-            "identity" or "relu".
+            The activation: "identity" or "relu".
 
         Returns
         -------
@@ -372,19 +379,22 @@ class ConvTransposeRelu2d(ConvTranspose2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeRelu2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
@@ -396,19 +406,21 @@ class ConvBn2d(Folded, Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvBn2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode, compute_mode : str
-        As in `module.ConvBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        As in `Conv2d`.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     padding_mode : str
-        As in `module.ConvBn2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -418,19 +430,21 @@ class ConvBnRelu2d(Folded, ConvRelu2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvBnRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvBnRelu2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvBnRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode, compute_mode : str
-        As in `module.ConvBnRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        As in `Conv2d`.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     padding_mode : str
-        As in `module.ConvBnRelu2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -440,19 +454,22 @@ class ConvTransposeBn2d(Folded, ConvTranspose2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeBn2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeBn2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -462,19 +479,22 @@ class ConvTransposeBnRelu2d(Folded, ConvTransposeRelu2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeBnRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeBnRelu2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeBnRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeBnRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeBnRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -484,11 +504,11 @@ class Elemwise(Plain):
     Parameters
     ----------
     method : object
-        As in `module.Elemwise`.
+        Name of a function in any case: "add", "RELU", "fuse_add_relu" and others.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(self, method: object, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -509,9 +529,9 @@ class Linear(Plain):
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -526,9 +546,9 @@ class Linear(Plain):
         Parameters
         ----------
         inp : Tensor
-            Quantized, of the layer's input shape.
+            Quantized tensor of the layer's input shape.
         nonlinear_mode : str
-            "identity" or "relu".
+            The activation: "identity" or "relu".
 
         Returns
         -------
@@ -562,9 +582,9 @@ class LinearRelu(Linear):
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
@@ -576,9 +596,9 @@ class LinearBn1d(Folded, Linear):
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -588,9 +608,9 @@ class LinearBnRelu1d(Folded, LinearRelu):
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
 
@@ -600,9 +620,9 @@ class QuantStub(Plain):
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the integers.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -619,7 +639,7 @@ class DequantStub(Plain):
     Parameters
     ----------
     name : str or None
-        As in `module.DequantStub`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
     """
 
     def forward(self, inp: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class ActiveBlur(Module):
     Parameters
     ----------
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class ActiveBlur(Module):
         inp : Tensor
             (N, C, H, W), float or uint8.
         c : int
-            Number of channels.
+            Number of channels of ``inp``.
 
         Returns
         -------
@@ -116,9 +116,9 @@ class Emboss(_Blend):
         Share of the embossed image in the result, from 0 (none of it) to 1: a number, or (low,
         high) to draw from for every image.
     strength : float or (float, float)
-        Of the effect: a number, or (low, high) likewise.
+        Strength of the effect: a number, or (low, high) to draw from for every image.
     seed : int or None
-        Of these draws; None starts anywhere.
+        Seed of these draws, at least 0; None takes a random one.
 
     Notes
     -----
@@ -150,7 +150,7 @@ class Emboss(_Blend):
         inp : Tensor
             (N, C, H, W), float or uint8.
         c : int
-            Number of channels.
+            Number of channels of ``inp``.
 
         Returns
         -------
@@ -176,7 +176,7 @@ class Sharpen(_Blend):
         Weight of the pixel itself beyond that of its neighbours; 1 keeps flat areas. A number, or
         (low, high) likewise.
     seed : int or None
-        Of these draws; None starts anywhere.
+        Seed of these draws, at least 0; None takes a random one.
 
     Notes
     -----
@@ -208,7 +208,7 @@ class Sharpen(_Blend):
         inp : Tensor
             (N, C, H, W), float or uint8.
         c : int
-            Number of channels.
+            Number of channels of ``inp``.
 
         Returns
         -------
@@ -318,11 +318,11 @@ class Dilation(Module):
     Parameters
     ----------
     iterations : int
-        How often.
+        Number of times that the images are dilated.
     border_type : str
         What lies beyond the border, BORDER_CONSTANT or another of `BorderModes`.
     border_value : float
-        That constant.
+        Value of pixels beyond the border for BORDER_CONSTANT.
 
     Raises
     ------

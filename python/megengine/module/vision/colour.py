@@ -29,9 +29,9 @@ class AdditiveElemwise(Module):
     Parameters
     ----------
     per_channel : bool
-        Draw for every channel; False gives the channels of a pixel the same noise.
+        Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``, str or None: what the module is called in dumped graphs.
 
     Notes
     -----
@@ -75,7 +75,7 @@ class AdditiveElemwise(Module):
         Parameters
         ----------
         size : tuple of int
-            The shape.
+            Shape of the noise, (N, C, H, W).
 
         Returns
         -------
@@ -123,11 +123,12 @@ class AdditiveLaplaceNoise(_SeededNoise):
     Parameters
     ----------
     mean, std : float
-        Of the noise, in units of the pixels; its scale is std / sqrt(2).
+        Mean and standard deviation of the noise, in units of the pixels; its scale is std /
+        sqrt(2).
     per_channel : bool
-        Draw for every channel; False gives the channels of a pixel the same noise.
+        Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     seed : int or None
-        Of the draws; None starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     Examples
     --------
@@ -156,7 +157,7 @@ class AdditiveLaplaceNoise(_SeededNoise):
         Parameters
         ----------
         size : tuple of int
-            The shape.
+            Shape of the noise, (N, C, H, W).
 
         Returns
         -------
@@ -177,9 +178,9 @@ class AdditivePoissonNoise(_SeededNoise):
     lam : float
         The rate, above 0.
     per_channel : bool
-        Draw for every channel; False gives the channels of a pixel the same noise.
+        Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     seed : int or None
-        Of the draws; None starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     Examples
     --------
@@ -201,7 +202,7 @@ class AdditivePoissonNoise(_SeededNoise):
         Parameters
         ----------
         size : tuple of int
-            The shape.
+            Shape of the noise, (N, C, H, W).
 
         Returns
         -------
@@ -217,11 +218,11 @@ class AdditiveGaussianNoise(_SeededNoise):
     Parameters
     ----------
     mean, std : float
-        Of the noise, in units of the pixels.
+        Mean and standard deviation of the noise, in units of the pixels.
     per_channel : bool
-        Draw for every channel; False gives the channels of a pixel the same noise.
+        Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     seed : int or None
-        Of the draws; None starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     Examples
     --------
@@ -249,7 +250,7 @@ class AdditiveGaussianNoise(_SeededNoise):
         Parameters
         ----------
         size : tuple of int
-            The shape.
+            Shape of the noise, (N, C, H, W).
 
         Returns
         -------
@@ -271,7 +272,7 @@ class LinearContrast(Module):
     per_channel : bool
         Draw for every channel.
     seed : int or None
-        Of these draws; None starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     Examples
     --------

@@ -131,7 +131,7 @@ class Flip(Module):
     Parameters
     ----------
     vertical, horizontal : bool
-        Which of the two.
+        Whether to mirror top to bottom, and whether to mirror left to right.
 
     Notes
     -----
@@ -243,7 +243,7 @@ class Rot90(Module):
     Parameters
     ----------
     clockwise : bool
-        Which way.
+        Whether to turn clockwise; False turns counter-clockwise.
 
     Notes
     -----
@@ -283,7 +283,7 @@ class Rotate(Module):
     Parameters
     ----------
     angle : float
-        In degrees, counter-clockwise.
+        Angle in degrees, counter-clockwise.
     format : str
         "NCHW" or "NHWC", order of the axes.
     interp_mode : str
@@ -327,7 +327,7 @@ class Remap(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -379,7 +379,7 @@ class FillPoly(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        What the module is called in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------

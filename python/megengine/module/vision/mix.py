@@ -27,9 +27,9 @@ class Mixup(Module):
     Parameters
     ----------
     beta : float
-        Above 0; small values give weights near 0 and 1.
+        Both parameters of the Beta distribution, above 0; small values give weights near 0 and 1.
     seed : int or None
-        Of the draws; None (default) starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     References
     ----------
@@ -73,11 +73,11 @@ class Mixup(Module):
         Parameters
         ----------
         data1 : Tensor
-            (N, ...).
+            First batch, of shape (N, ...).
         label1 : Tensor
             (N, ...), floats such as one-hot vectors.
         data2 : Tensor
-            (N, ...).
+            Second batch, of the shape of ``data1``.
         label2 : Tensor
             (N, ...), floats such as one-hot vectors.
 
@@ -101,9 +101,9 @@ class Cutmix(Module):
     Parameters
     ----------
     beta : float
-        Above 0.
+        Both parameters of the Beta distribution, above 0.
     seed : int or None
-        Of the draws; None (default) starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     References
     ----------

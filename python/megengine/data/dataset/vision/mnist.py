@@ -28,7 +28,7 @@ class MNIST(DatasetInMemory):
     train : bool
         True for the 60,000 training images, False for the 10,000 test images.
     download : bool
-        Fetch the files that are missing.
+        Whether to fetch files that are missing.
 
     Raises
     ------

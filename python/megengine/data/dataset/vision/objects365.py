@@ -15,11 +15,11 @@ class Objects365(AnnotatedImages):
     Parameters
     ----------
     root, ann_file : str or PathLike
-        As in `COCO`.
+        The folder of the images, and the JSON file of annotations.
     remove_images_without_annotations : bool
-        As in `COCO`.
+        Whether to leave out images without a box.
     order : sequence of str or None
-        As in `COCO`.
+        Names of the parts of a sample; None means ("image", "boxes", "boxes_category").
 
     Examples
     --------

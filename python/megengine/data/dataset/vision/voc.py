@@ -116,7 +116,7 @@ class PascalVOC(VisionDataset):
         Parameters
         ----------
         index : int
-            Of the sample.
+            Index of the sample.
         image : numpy.ndarray or None
             The image, if it was read before; None reads it.
 

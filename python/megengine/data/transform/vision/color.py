@@ -20,9 +20,9 @@ class Normalize(ColorTransform):
     mean : float or sequence of float
         One number or one per channel, in the units of the image.
     std : float or sequence of float
-        Likewise.
+        One number or one per channel, not 0, in the units of the image.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -67,11 +67,11 @@ class GaussianNoise(ColorTransform):
     Parameters
     ----------
     mean : float
-        Of the noise, in the units of the image.
+        Mean of the noise, in the units of the image.
     std : float
-        Its standard deviation.
+        Standard deviation of the noise, in the units of the image.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -130,7 +130,7 @@ class BrightnessTransform(_Jitter):
     value : float
         The factor is drawn from [max(0, 1 - value), 1 + value].
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -160,7 +160,7 @@ class ContrastTransform(_Jitter):
     value : float
         The factor is drawn from [max(0, 1 - value), 1 + value].
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -192,7 +192,7 @@ class SaturationTransform(_Jitter):
     value : float
         The factor is drawn from [max(0, 1 - value), 1 + value].
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -225,7 +225,7 @@ class HueTransform(_Jitter):
         The largest angle, as a fraction of the circle, 0 to 0.5 (ValueError for others); 0.5
         reaches every hue.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -261,7 +261,7 @@ class ColorJitter(ColorTransform):
         As ``value`` of `BrightnessTransform`, `ContrastTransform`, `SaturationTransform` and
         `HueTransform`; 0 leaves one out.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Examples
     --------
@@ -307,7 +307,7 @@ class Lighting(ColorTransform):
     scale : float
         Standard deviation of the random factors, 0.1 in the paper.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------

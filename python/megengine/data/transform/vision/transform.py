@@ -65,7 +65,7 @@ class ToMode(VisionTransform):
     mode : str
         "CHW" turns (H, W, C) into (C, H, W); "HWC" leaves it.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -190,7 +190,7 @@ class Compose(VisionTransform):
         Parameters
         ----------
         input : object
-            The sample.
+            The sample that is transformed.
 
         Returns
         -------
@@ -221,7 +221,7 @@ class TorchTransformCompose(ColorTransform):
         becomes a BGR array (H, W, C). A tensor, as ``ToTensor`` gives, keeps its layout (C, H, W),
         with blue first.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Examples
     --------
