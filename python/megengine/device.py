@@ -395,6 +395,11 @@ def get_max_allocated_memory(device: str | None = None) -> int:
     int
         Bytes.
 
+    See Also
+    --------
+    get_allocated_memory : The bytes of now.
+    reset_max_memory_stats : Restarts the peak.
+
     Examples
     --------
     >>> import megengine as mge, megengine.functional as F
@@ -439,6 +444,11 @@ def set_memory_cap(cap: int | str | None, device: str | None = None) -> None:
         For a text that is not a size and for 0.
     TypeError
         For other types.
+
+    See Also
+    --------
+    get_memory_cap : Returns the cap.
+    get_mem_status_bytes : Returns total and free memory.
 
     Notes
     -----

@@ -53,6 +53,11 @@ def save(
     TypeError
         For the object and the file in the other order.
 
+    See Also
+    --------
+    load : Reads what was written.
+    module.Module.state_dict : The values of a module, which files best hold.
+
     Examples
     --------
     >>> import io, megengine as mge
@@ -136,6 +141,11 @@ def load(
     RuntimeError
         With the file's name for a truncated or damaged file, and RefusedClassError (a RuntimeError)
         for classes outside of containers, numbers, arrays, tensors, our modules and the program's.
+
+    See Also
+    --------
+    save : Writes such a file.
+    module.Module.load_state_dict : Writes values into a module.
 
     Examples
     --------

@@ -28,6 +28,10 @@ class autocast:
     ValueError
         For another dtype.
 
+    See Also
+    --------
+    GradScaler : Keeps float16 gradients from underflow.
+
     Notes
     -----
     Blocks nest, and all settings are restored at their end.

@@ -69,6 +69,10 @@ class GradScaler:
     growth_interval : int
         Number of good steps before the scale grows; 0 fixes the scale.
 
+    See Also
+    --------
+    autocast : Computes in low precision.
+
     Notes
     -----
     In a traced step nothing is read: the scale and the number of good steps are states of its graph.

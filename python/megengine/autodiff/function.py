@@ -17,6 +17,10 @@ class Function:
     What forward has to hand to backward is kept in attributes of the instance, therefore one
     instance a call. Instances can be copied and pickled, if their attributes can.
 
+    See Also
+    --------
+    GradManager : Calls ``backward``.
+
     Examples
     --------
     >>> import megengine as mge, megengine.functional as F

@@ -98,6 +98,12 @@ class GradManager:
     gives derivatives of higher order. ``with gm1 | gm2:`` opens both as equals: neither sees the
     other's backward.
 
+    See Also
+    --------
+    jit.trace : Compiles a whole training step.
+    optimizer.Optimizer : Changes parameters by their gradients.
+    jacobian : All derivatives of a function.
+
     Examples
     --------
     >>> import megengine as mge

@@ -45,6 +45,11 @@ def vmap(function: Callable[..., Any], in_axes: _Axes = 0, out_axes: _Axes = 0) 
     ValueError
         When it is called: for batches of different sizes, or none.
 
+    See Also
+    --------
+    jacobian : Derivatives of each element of a result.
+    functional.scan : Goes over a batch one after the other.
+
     Notes
     -----
     The function runs once, with Tensors that have the shape of one example. It may call vmap, `jacobian` and `hessian`

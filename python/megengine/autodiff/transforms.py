@@ -127,6 +127,11 @@ def jacobian(function: _Function, x: Tensor) -> Tensor:
     TypeError
         For an x without derivatives.
 
+    See Also
+    --------
+    hessian : Second derivatives.
+    jvp : Derivatives along one direction.
+
     Notes
     -----
     The function runs once to see how many elements its result has, and once for a batch of copies of ``x``, one for
@@ -197,6 +202,10 @@ def hessian(function: _Function, x: Tensor) -> Tensor:
         For an x without derivatives.
     ValueError
         For a function whose result has more elements.
+
+    See Also
+    --------
+    jacobian : First derivatives.
 
     Notes
     -----

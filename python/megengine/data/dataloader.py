@@ -87,6 +87,12 @@ class DataLoader:
     AssertionError
         For a sampler of the wrong kind.
 
+    See Also
+    --------
+    RandomSampler : Takes samples in random order.
+    Collator : Merges samples into a batch.
+    data.transform.Compose : Applies several transforms.
+
     Notes
     -----
     Iterating raises what the dataset raises, whichever process it runs in, and RuntimeError when a

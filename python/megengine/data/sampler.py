@@ -201,6 +201,10 @@ class SequentialSampler(MapSampler):
         Number of processes that share the samples, and number of this process; None: those of
         ``megengine.distributed``.
 
+    See Also
+    --------
+    RandomSampler : Takes samples in random order.
+
     Examples
     --------
     >>> list(SequentialSampler(range(5), batch_size=2))
@@ -244,6 +248,12 @@ class RandomSampler(MapSampler):
     world_size, rank, seed : int or None
         Number of processes that share the samples, number of this process (None: those of
         ``megengine.distributed``), and seed of the random order; see `MapSampler`.
+
+    See Also
+    --------
+    SequentialSampler : Takes samples in order.
+    ReplacementSampler : Draws with replacement.
+    Infinite : Repeats a sampler without end.
 
     Examples
     --------

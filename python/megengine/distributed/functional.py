@@ -88,6 +88,10 @@ def broadcast(inp: Tensor, group: Group | None = WORLD, device: str | None = Non
     Tensor
         The shape and dtype of ``inp``.
 
+    See Also
+    --------
+    scatter : Each process gets a part.
+
     Examples
     --------
     >>> from megengine import distributed as dist, tensor
@@ -123,6 +127,10 @@ def all_gather(
     ------
     ValueError
         If there is no such axis.
+
+    See Also
+    --------
+    gather : Only the root gets the whole.
 
     Examples
     --------
@@ -184,6 +192,11 @@ def all_reduce_sum(inp: Tensor, group: Group | None = WORLD, device: str | None 
     -------
     Tensor
         The shape and dtype of ``inp``.
+
+    See Also
+    --------
+    reduce_sum : Only the root gets the sum.
+    reduce_scatter_sum : Each process gets a part of the sum.
 
     Examples
     --------

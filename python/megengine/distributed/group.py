@@ -199,6 +199,10 @@ def init_process_group(
         When it is called twice, when the processes do not match (world size, version, backend),
         when one does not join in time, or when the backend or a GPU that is asked for is not there.
 
+    See Also
+    --------
+    launcher : Starts processes on this machine.
+
     Notes
     -----
     Returns when all processes have joined. Give all of the first five arguments or none. Without

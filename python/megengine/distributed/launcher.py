@@ -55,6 +55,10 @@ class launcher:
     TypeError
         If what it decorates is not a function.
 
+    See Also
+    --------
+    init_process_group : Joins processes that something else has started.
+
     Notes
     -----
     The machine with ``rank_start=0`` starts the server. Usable as ``@launcher``,

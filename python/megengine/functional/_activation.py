@@ -15,6 +15,12 @@ from ._docs import tells as _tells
 def relu(x: Tensor) -> Tensor:
     """Computes the rectified linear unit ``max(x, 0)``, elementwise; NaN stays NaN.
 
+    See Also
+    --------
+    leaky_relu : Keeps a part of negative elements.
+    prelu : Keeps a learned part of negative elements.
+    module.ReLU : The layer.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -44,6 +50,11 @@ def relu6(x: Tensor) -> Tensor:
 @_tells(FLOAT)
 def sigmoid(x: Tensor) -> Tensor:
     """Computes the logistic function ``1 / (1 + exp(-x))``, elementwise, without overflow.
+
+    See Also
+    --------
+    logsigmoid : The logarithm of the sigmoid, without underflow.
+    hsigmoid : A piecewise linear approximation.
 
     Examples
     --------
@@ -92,6 +103,11 @@ def hswish(x: Tensor) -> Tensor:
 def silu(x: Tensor) -> Tensor:
     """Computes ``x * sigmoid(x)``, elementwise, also called swish.
 
+    See Also
+    --------
+    hswish : A piecewise approximation.
+    gelu : Weighs by the normal distribution instead of the logistic function.
+
     References
     ----------
     Elfwing et al., 2018, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation
@@ -139,6 +155,11 @@ def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
     Tensor
         The shape of ``inp`` and its dtype, float32 for integers.
 
+    See Also
+    --------
+    prelu : Takes the slope as a tensor, which can be learned.
+    relu : Has the slope 0.
+
     References
     ----------
     Maas et al., 2013, "Rectifier Nonlinearities Improve Neural Network Acoustic Models".
@@ -167,6 +188,11 @@ def prelu(x: Tensor, y: Tensor) -> Tensor:
     -------
     Tensor
         The shape of ``x``.
+
+    See Also
+    --------
+    leaky_relu : Takes the slope as a number.
+    module.PReLU : The layer, which holds the slopes.
 
     References
     ----------
@@ -247,6 +273,11 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     Tensor
         The shape of ``inp`` and its dtype, float32 for integers.
 
+    See Also
+    --------
+    log_softmax : The logarithm of the softmax, without underflow.
+    functional.loss.cross_entropy : The loss of scores, which needs no softmax before it.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -281,6 +312,11 @@ def logsoftmax(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     -------
     Tensor
         The shape of ``inp`` and its dtype, float32 for integers.
+
+    See Also
+    --------
+    softmax : The probabilities themselves.
+    functional.loss.nll_loss : The loss of these logarithms.
 
     Examples
     --------

@@ -186,6 +186,11 @@ def scan(
     ValueError
         For numbers of trips that differ.
 
+    See Also
+    --------
+    while_loop : Ends when a condition no longer holds.
+    cond : Chooses one of two functions.
+
     Examples
     --------
     >>> import megengine.functional as F
@@ -298,6 +303,11 @@ def while_loop(
     TypeError
         For a value that changes its type.
 
+    See Also
+    --------
+    scan : Goes over the elements of a tensor, and keeps a result of each trip.
+    cond : Chooses one of two functions.
+
     Examples
     --------
     >>> import megengine.functional as F
@@ -408,6 +418,11 @@ def cond(
     ------
     TypeError
         In a trace where the functions return different types.
+
+    See Also
+    --------
+    where : Chooses element by element, and computes both sides.
+    while_loop : Repeats a function while a condition holds.
 
     Examples
     --------

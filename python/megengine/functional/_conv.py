@@ -132,6 +132,11 @@ def conv1d(
     ValueError
         For shapes that do not fit.
 
+    See Also
+    --------
+    conv2d : Convolves images.
+    module.Conv1d : The layer, which holds the kernels.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -191,6 +196,13 @@ def conv2d(
         "same" with a stride.
     TypeError
         Unless inp and weight are Tensors.
+
+    See Also
+    --------
+    module.Conv2d : The layer, which holds the kernels.
+    conv_transpose2d : The adjoint, which enlarges images.
+    deformable_conv2d : Moves and weighs the elements of a kernel.
+    local_conv2d : Has a kernel for each position.
 
     Examples
     --------
@@ -387,6 +399,12 @@ def conv_transpose2d(
     AssertionError
         Unless each output_padding is 0 or less than stride.
 
+    See Also
+    --------
+    conv2d : The convolution whose adjoint this is.
+    module.ConvTranspose2d : The layer, which holds the kernels.
+    functional.vision.interpolate : Enlarges images without kernels.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -472,6 +490,11 @@ def linear(
     ------
     ValueError
         Where the sizes of in differ.
+
+    See Also
+    --------
+    module.Linear : The layer, which holds weight and bias.
+    matmul : Multiplies matrices without a bias.
 
     Examples
     --------

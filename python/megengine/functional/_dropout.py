@@ -33,6 +33,11 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     TypeError
         For numbers that cannot be scaled: integers and bool.
 
+    See Also
+    --------
+    dropout2d : Drops whole channels.
+    module.Dropout : The layer, which drops in training mode only.
+
     Notes
     -----
     The mask is drawn from the generator that `megengine.random.seed` seeds; each process of a world

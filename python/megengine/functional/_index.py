@@ -85,6 +85,12 @@ def embedding(
         For a padding_idx outside of [-num, num), and for max_norm or norm_type, which are not
         supported. With ``sparse``, for a weight that is computed from attached tensors.
 
+    See Also
+    --------
+    embedding_bag : Reduces the rows of each bag to one.
+    module.Embedding : The layer, which holds the table.
+    one_hot : Writes indices as vectors.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F

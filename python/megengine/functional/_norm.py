@@ -77,6 +77,11 @@ def batch_norm(
     AssertionError
         Unless both running statistics are given in inference.
 
+    See Also
+    --------
+    sync_batch_norm : Takes the statistics of all processes.
+    module.BatchNorm2d : The layer, which holds the running statistics.
+
     References
     ----------
     Ioffe and Szegedy, 2015, "Batch Normalization".
@@ -345,6 +350,12 @@ def layer_norm(
         For a shape that does not end in normalized_shape.
     AssertionError
         Where affine lacks weight or bias.
+
+    See Also
+    --------
+    rms_norm : Leaves out the mean and the bias.
+    group_norm : Normalizes groups of channels.
+    module.LayerNorm : The layer, which holds weight and bias.
 
     References
     ----------

@@ -166,6 +166,12 @@ def max_pool2d(
     TypeError
         For an ``inp`` of another dtype.
 
+    See Also
+    --------
+    avg_pool2d : Takes the mean of each window.
+    adaptive_max_pool2d : Takes the size of the result instead of the window's.
+    module.MaxPool2d : The layer.
+
     Examples
     --------
     >>> from megengine import functional as F
@@ -216,6 +222,12 @@ def avg_pool2d(
         For an ``inp`` of another dtype.
     ValueError
         For another mode.
+
+    See Also
+    --------
+    max_pool2d : Takes the largest element of each window.
+    adaptive_avg_pool2d : Takes the size of the result instead of the window's.
+    module.AvgPool2d : The layer.
 
     Examples
     --------

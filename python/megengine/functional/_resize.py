@@ -48,6 +48,11 @@ def interpolate(
     ValueError
         Unless exactly one of size and scale_factor is given, and for a mode that does not fit.
 
+    See Also
+    --------
+    functional.vision.resize : Keeps the aspect ratio, if one edge is given.
+    functional.remap : Reads each pixel from a given place.
+
     References
     ----------
     Keys, 1981, "Cubic Convolution Interpolation for Digital Image Processing", with a = -0.75
@@ -179,6 +184,10 @@ def resize(
     ------
     ValueError
         For an unknown format or imode.
+
+    See Also
+    --------
+    functional.vision.interpolate : Resizes lines and volumes, too, and by a factor.
 
     Examples
     --------

@@ -44,6 +44,10 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     ValueError
         For an ``iou_thresh`` beyond 0 to 1, or a ``max_output`` below 0.
 
+    See Also
+    --------
+    functional.vision.batched_nms : Only boxes of one class drop each other.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -156,6 +160,10 @@ def roi_align(
     ------
     ValueError
         For an unknown mode or no samples.
+
+    See Also
+    --------
+    functional.vision.roi_pooling : Takes pixels instead of interpolated samples.
 
     References
     ----------

@@ -47,6 +47,11 @@ def where(
     ValueError
         Unless mask is bool.
 
+    See Also
+    --------
+    cond_take : Picks the elements where a mask is true.
+    non_zero : Finds the indices of such elements.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -228,6 +233,11 @@ def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor
     TypeError
         Unless condition is a Tensor.
 
+    See Also
+    --------
+    where : Chooses between two tensors by a mask.
+    cond_take : Returns the elements, too.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -288,6 +298,11 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
         For an index whose shape does not fit inp.
     TypeError
         For an index that is not of integers.
+
+    See Also
+    --------
+    scatter : Writes elements to such places.
+    indexing_one_hot : Picks one element along an axis.
 
     Examples
     --------
@@ -352,6 +367,11 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
         For an index that the axis does not have.
     ValueError
         For shapes that do not fit.
+
+    See Also
+    --------
+    scatter_add : Adds where an index occurs twice, and returns a new tensor.
+    gather : Reads elements from such places.
 
     Examples
     --------

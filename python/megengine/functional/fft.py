@@ -106,6 +106,12 @@ def fft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = No
     ValueError
         For another norm, and for no elements.
 
+    See Also
+    --------
+    ifft : The inverse.
+    rfft : Takes half of the time and the memory for real numbers.
+    fftn : Transforms several axes.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F

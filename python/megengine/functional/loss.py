@@ -60,6 +60,11 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     ValueError
         For another reduction.
 
+    See Also
+    --------
+    square_loss : The squared error.
+    smooth_l1_loss : A parabola where the error is small.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -92,6 +97,11 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     ------
     ValueError
         For another reduction.
+
+    See Also
+    --------
+    l1_loss : The absolute error.
+    huber_loss : A line where the error is large.
 
     Examples
     --------
@@ -151,6 +161,12 @@ def cross_entropy(
         For another reduction, a label of another rank, or weights of another shape.
     IndexError
         For a label that is not a class.
+
+    See Also
+    --------
+    nll_loss : Takes logarithms of probabilities.
+    binary_cross_entropy : Has two classes, and a probability as a label.
+    module.CrossEntropyLoss : The layer.
 
     References
     ----------
@@ -304,6 +320,10 @@ def binary_cross_entropy(
     ------
     ValueError
         For another reduction.
+
+    See Also
+    --------
+    cross_entropy : Has any number of classes.
 
     Examples
     --------

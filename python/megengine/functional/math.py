@@ -335,6 +335,11 @@ def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Tensor
         The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
 
+    See Also
+    --------
+    std : The square root of it.
+    mean : The mean that distances are taken from.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -556,6 +561,11 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
     indices : Tensor
         The shape of ``inp``, int32: where the values stood.
 
+    See Also
+    --------
+    argsort : Returns the indices alone.
+    topk : Finds only the largest or the smallest elements.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -623,6 +633,11 @@ def topk(
     ------
     ValueError
         For k = 0, an empty axis or a 0-d inp.
+
+    See Also
+    --------
+    sort : Sorts all elements.
+    argmax : Finds the largest element alone.
 
     Examples
     --------
@@ -716,6 +731,12 @@ def matmul(
     ------
     ValueError
         For sizes that do not fit or a 0-d operand.
+
+    See Also
+    --------
+    dot : The scalar product of two vectors.
+    einsum : Sums products over any axes.
+    linear : Multiplies by a transposed weight and adds a bias.
 
     Examples
     --------

@@ -98,6 +98,11 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
     TypeError
         For a Tensor as the axis.
 
+    See Also
+    --------
+    stack : Joins along a new axis.
+    split : Cuts a tensor into pieces.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -137,6 +142,11 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
     ------
     ValueError
         For no tensors or different shapes.
+
+    See Also
+    --------
+    concat : Joins along an axis that exists.
+    unbind : Undoes it.
 
     Examples
     --------
@@ -180,6 +190,11 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     ------
     ValueError
         For a count or places that do not fit the axis.
+
+    See Also
+    --------
+    concat : Undoes it.
+    unbind : Cuts into slices without the axis.
 
     Examples
     --------
@@ -269,6 +284,11 @@ def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
     ValueError
         For a pattern that lacks another axis or repeats one.
 
+    See Also
+    --------
+    swapaxes : Exchanges two axes.
+    reshape : Keeps the order of the elements.
+
     Examples
     --------
     >>> from megengine import functional as F
@@ -333,6 +353,12 @@ def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
     ------
     ValueError
         When the numbers of elements differ.
+
+    See Also
+    --------
+    flatten : Joins axes into one.
+    expand_dims : Inserts axes of size 1.
+    transpose : Exchanges axes, which moves elements.
 
     Examples
     --------
@@ -610,6 +636,10 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
     ValueError
         For negative counts, or not as many as the axis has elements.
 
+    See Also
+    --------
+    tile : Repeats the whole tensor.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -656,6 +686,11 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     ------
     ValueError
         For a negative count.
+
+    See Also
+    --------
+    repeat : Repeats each element.
+    broadcast_to : Repeats along axes of size 1 only.
 
     Examples
     --------

@@ -65,6 +65,11 @@ def remap(
     ValueError
         For an unknown mode or shapes that do not fit.
 
+    See Also
+    --------
+    functional.vision.grid_sample : Takes places between -1 and 1.
+    warp_perspective : Computes the places from matrices.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -225,6 +230,10 @@ def warp_affine(
     -------
     Tensor
         [n, oh, ow, c] or [n, c, oh, ow], as ``format`` says, the dtype of ``inp``.
+
+    See Also
+    --------
+    warp_perspective : Takes 3 by 3 matrices.
 
     Examples
     --------

@@ -337,6 +337,11 @@ def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), 
     ModelFileError
         A ValueError, for a file that cannot be read.
 
+    See Also
+    --------
+    fx.GraphModule.save : Writes such a file.
+    onnx.load : Reads an ONNX model.
+
     Examples
     --------
     >>> import io, megengine as mge, megengine.module as M

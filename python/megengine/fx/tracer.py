@@ -517,6 +517,11 @@ def symbolic_trace(
     ValueError
         For a name in concrete_args that the program does not take.
 
+    See Also
+    --------
+    Tracer : Decides what becomes one node.
+    traced_module.trace_module : Runs the module on example arguments instead.
+
     Examples
     --------
     >>> from megengine import fx

@@ -106,6 +106,10 @@ class SublinearMemoryConfig:
     TypeError
         For a value that is not an int.
 
+    See Also
+    --------
+    DTRConfig : Recomputes only as far as a threshold asks for.
+
     Notes
     -----
     The variable ``MGB_SUBLINEAR_MEMORY_<FIELD>`` overrides the value in the program; for the last

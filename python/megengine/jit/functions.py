@@ -52,6 +52,10 @@ def dump_functions(
     TypeError
         For a function that is not traced, and as for `trace.dump`.
 
+    See Also
+    --------
+    utils.network.Network : Reads and edits what was written.
+
     Examples
     --------
     >>> import io, megengine as mge, megengine.functional as F, megengine.optimizer as optim

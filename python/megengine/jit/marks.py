@@ -108,6 +108,11 @@ def recompute(fn: Callable[_P, _R]) -> Callable[_P, _R]:
     ValueError
         For an ``fn`` that reads values of tensors in a traced function.
 
+    See Also
+    --------
+    keep : Forbids to recompute a tensor.
+    offload : Keeps a tensor in host memory.
+
     Examples
     --------
     >>> import megengine.functional as F

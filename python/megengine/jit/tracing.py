@@ -62,6 +62,10 @@ def exclude_from_trace() -> _core.Excluded:
     Excluded
         The block's context.
 
+    See Also
+    --------
+    trace : Compiles what is outside of the block.
+
     Examples
     --------
     >>> from megengine import jit, tensor
@@ -161,6 +165,13 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         For options out of range.
     FileNotFoundError
         If ``spill`` is no folder.
+
+    See Also
+    --------
+    dump_functions : Writes traced functions to a file.
+    exclude_from_trace : Runs a block eagerly.
+    autodiff.GradManager : Records gradients inside the function.
+    SublinearMemoryConfig : Recomputes values to lower the memory peak.
 
     Notes
     -----

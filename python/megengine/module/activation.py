@@ -164,6 +164,12 @@ class ReLU(Module):
     name : str or None
         What the module is called in dumped graphs; None takes the name of its attribute.
 
+    See Also
+    --------
+    LeakyReLU : Keeps a part of negative elements.
+    PReLU : Learns that part.
+    functional.relu : The function.
+
     Examples
     --------
     >>> import megengine as mge, megengine.module as M
@@ -259,6 +265,11 @@ class LeakyReLU(Module):
         Factor of negative elements, a fixed number; `PReLU` learns it.
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
+
+    See Also
+    --------
+    PReLU : Learns the slope.
+    functional.leaky_relu : The function.
 
     Examples
     --------

@@ -175,6 +175,12 @@ class BatchNorm2d(_BatchNorm):
     AssertionError
         For freeze without track_running_stats.
 
+    See Also
+    --------
+    SyncBatchNorm : Takes the statistics of all processes.
+    GroupNorm : Does not depend on the batch.
+    functional.batch_norm : The function.
+
     Notes
     -----
     weight, bias, running_mean and running_var have the shape (1, C, 1, 1), and (C,) in state dicts.

@@ -167,6 +167,12 @@ class Conv2d(_PaddedConv):
         For channels that groups do not divide, sizes of another number of values, another mode, and
         "same" where it would differ before and after.
 
+    See Also
+    --------
+    functional.conv2d : The function.
+    ConvTranspose2d : Enlarges images.
+    ConvBnRelu2d : Has a batch normalization and a relu behind it.
+
     Notes
     -----
     weight (out, in, kh, kw), with groups (groups, out / groups, in / groups, kh, kw), is normal
@@ -317,6 +323,11 @@ class ConvTranspose2d(_ConvTransposeNd):
         float32.
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
+
+    See Also
+    --------
+    Conv2d : The convolution whose gradient this is.
+    functional.conv_transpose2d : The function.
 
     Notes
     -----

@@ -27,6 +27,11 @@ class Dropout(Module):
     ValueError
         For another drop_prob.
 
+    See Also
+    --------
+    Dropout2d : Drops whole channels.
+    functional.dropout : The function.
+
     Notes
     -----
     In `eval` mode inputs pass unchanged.

@@ -43,6 +43,11 @@ class Embedding(Module):
         For a table of another shape, a padding_idx that is no row of it, and for max_norm or
         norm_type.
 
+    See Also
+    --------
+    EmbeddingBag : Reduces the rows of each bag to one.
+    functional.embedding : The function.
+
     Examples
     --------
     >>> import megengine as mge, megengine.module as M

@@ -27,6 +27,11 @@ class Linear(Weighted):
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
 
+    See Also
+    --------
+    functional.linear : The function.
+    Bilinear : A bilinear map of two inputs.
+
     Notes
     -----
     weight (out_features, in_features) is normal with variance 1 / in_features at first; bias

@@ -40,6 +40,11 @@ class CrossEntropyLoss(_Loss):
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
 
+    See Also
+    --------
+    BCEWithLogitsLoss : Has two classes.
+    functional.loss.cross_entropy : The function.
+
     Examples
     --------
     >>> import megengine as mge, megengine.module as M

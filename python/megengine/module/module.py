@@ -594,6 +594,11 @@ class Module(Holder):
         dict of str to numpy.ndarray or Tensor
             Paths to values.
 
+        See Also
+        --------
+        module.Module.load_state_dict : Writes such a dict into a module.
+        megengine.save : Writes it to a file.
+
         Notes
         -----
         Entries of batch, group, layer and instance normalization are 1-D.
@@ -632,6 +637,11 @@ class Module(Holder):
             For missing or unused keys, if strict.
         ValueError
             If shapes differ.
+
+        See Also
+        --------
+        module.Module.state_dict : Returns such a dict.
+        megengine.load : Reads it from a file.
 
         Notes
         -----

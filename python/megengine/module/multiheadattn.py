@@ -42,6 +42,11 @@ class MultiHeadAttention(Module):
     ValueError
         Unless num_heads divides embed_dim.
 
+    See Also
+    --------
+    functional.scaled_dot_product_attention : The attention alone, without projections.
+    TransformerEncoderLayer : Has a network behind the attention.
+
     Notes
     -----
     All projections are in one 1-D Parameter ``io_weight_bias``: the weights of query, key, value

@@ -172,6 +172,12 @@ class LayerNorm(_Norm):
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
 
+    See Also
+    --------
+    RMSNorm : Leaves out the mean and the bias.
+    GroupNorm : Normalizes groups of channels.
+    functional.layer_norm : The function.
+
     References
     ----------
     Ba et al. 2016, "Layer Normalization".

@@ -515,6 +515,11 @@ class GRU(RNNBase):
     ValueError
         For options outside their range, and a proj_size.
 
+    See Also
+    --------
+    LSTM : Has a state more.
+    GRUCell : Computes a single step.
+
     Examples
     --------
     >>> import megengine as mge, megengine.module as M
@@ -553,6 +558,11 @@ class LSTM(RNNBase):
     **kwargs : object
         As in `RNN` without nonlinearity, and proj_size: above 0, h is projected to that size, and
         is (num_layers * directions, N, proj_size).
+
+    See Also
+    --------
+    GRU : Has one state and three gates.
+    LSTMCell : Computes a single step.
 
     References
     ----------

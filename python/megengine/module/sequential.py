@@ -28,6 +28,10 @@ class Sequential(Module):
     TypeError
         For anything that cannot be called.
 
+    See Also
+    --------
+    Module : The base of layers whose forward is not a chain.
+
     Notes
     -----
     ``seq[i]``, ``seq[a:b]`` (a Sequential), ``seq[i] = layer``, ``del seq[i]``, ``len`` and

@@ -64,6 +64,11 @@ def export(
     OnnxError
         Lists all operations that ONNX has no counterpart for, with the lines that call them.
 
+    See Also
+    --------
+    load : Reads an ONNX model.
+    jit.dump_functions : Writes a file for the runtime itself.
+
     Notes
     -----
     Parameters have their names in the state dict. Integers of quantized layers stay integers,

@@ -50,6 +50,10 @@ def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.
         For a damaged or hostile model, and for one with operators that there is no counterpart for;
         all are listed.
 
+    See Also
+    --------
+    export : Writes an ONNX model.
+
     Notes
     -----
     Parameters are attributes at their names, inputs are positional, several outputs a tuple. float64

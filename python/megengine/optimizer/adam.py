@@ -67,6 +67,12 @@ class Adam(Counted):
     ValueError
         For betas outside of [0, 1).
 
+    See Also
+    --------
+    AdamW : Has the weight decay beside the gradient.
+    SGD : Has less state.
+    Adafactor : Keeps averages of rows and columns alone.
+
     Notes
     -----
     State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``. Of an

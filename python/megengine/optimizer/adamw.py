@@ -29,6 +29,12 @@ class AdamW(Adam):
     weight_decay : float
         Weight decay beside the gradient: each step subtracts ``lr * weight_decay * p``.
 
+    See Also
+    --------
+    Adam : Has the weight decay in the gradient.
+    LAMB : Scales steps by the norm of the parameter.
+    Lion : Steps by signs, with half of the state.
+
     References
     ----------
     Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization".

@@ -42,6 +42,10 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
         For an ``ord`` of 0 or less, a negative ``max_norm``, or tensors (such as gradients) among which
         there is no parameter and none that has a ``grad``.
 
+    See Also
+    --------
+    clip_grad_value : Limits each element by itself.
+
     References
     ----------
     Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
@@ -115,6 +119,10 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
     ------
     TypeError, ValueError
         As `clip_grad_norm` for ``tensors``.
+
+    See Also
+    --------
+    clip_grad_norm : Limits the norm and keeps the direction.
 
     Examples
     --------

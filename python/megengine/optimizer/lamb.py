@@ -40,6 +40,11 @@ class LAMB(Adam):
     always_adapt : bool
         Whether trust counts without weight decay, too.
 
+    See Also
+    --------
+    Adam : Does not scale steps by norms.
+    LAMBFp16 : Is for float16 parameters.
+
     Notes
     -----
     The state is that of `Adam`.

@@ -35,6 +35,10 @@ class Lion(Optimizer):
     ValueError
         For betas outside of [0, 1).
 
+    See Also
+    --------
+    AdamW : Scales each step by averages of the gradients.
+
     Notes
     -----
     State: ``exp_avg`` (m), half of what `Adam` has.

@@ -31,6 +31,10 @@ class MultiStepLR(LRScheduler):
     ValueError
         For epochs in another order.
 
+    See Also
+    --------
+    StepLR : Multiplies after equal numbers of epochs.
+
     Examples
     --------
     >>> import megengine as mge, megengine.optimizer as optim

@@ -172,6 +172,11 @@ class Optimizer:
     AssertionError
         For a Parameter given twice.
 
+    See Also
+    --------
+    autodiff.GradManager : Computes the gradients.
+    LRScheduler : Changes learning rates from epoch to epoch.
+
     Notes
     -----
     ``param_groups`` is the list of groups; what is written there counts from the next step on.

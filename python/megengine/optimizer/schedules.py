@@ -108,6 +108,11 @@ class StepLR(LRScheduler):
     ValueError
         For a step_size below 1.
 
+    See Also
+    --------
+    MultiStepLR : Multiplies at given epochs.
+    ExponentialLR : Multiplies every epoch.
+
     Examples
     --------
     >>> import megengine as mge, megengine.optimizer as optim
@@ -199,6 +204,11 @@ class CosineAnnealingLR(LRScheduler):
     ------
     ValueError
         For a T_max below 1, or a warm-up that is negative or leaves no epoch.
+
+    See Also
+    --------
+    CosineAnnealingWarmRestarts : Begins again and again.
+    OneCycleLR : Raises the rates first.
 
     Notes
     -----

@@ -36,6 +36,11 @@ class SGD(Optimizer):
     ValueError
         For nesterov without a momentum.
 
+    See Also
+    --------
+    Adam : Scales each step by averages of the gradients.
+    AdamW : Has the weight decay beside the gradient.
+
     Notes
     -----
     State with a momentum: ``momentum_buffer`` (v). Without momentum and weight decay it updates the

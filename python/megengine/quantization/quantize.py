@@ -79,6 +79,10 @@ def quantize(
     ValueError
         For a model without a layer to replace, as one of float layers only.
 
+    See Also
+    --------
+    quantize_qat : Makes the layers that this takes.
+
     Notes
     -----
     Warns of layers whose observers have seen no data, and of scales that `TQT` and `LSQ` have not learned.
@@ -161,6 +165,11 @@ def quantize_qat(
     ------
     TypeError
         Unless ``module`` is a Module.
+
+    See Also
+    --------
+    quantize : Makes layers of integers afterwards.
+    quantize_weights : Rounds the weights alone, without data.
 
     Examples
     --------

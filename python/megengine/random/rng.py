@@ -48,6 +48,11 @@ def seed(seed: int, numpy: bool = False) -> None:
     ValueError
         For a negative seed, or one that numpy.random does not take.
 
+    See Also
+    --------
+    get_state : Returns where the generator is.
+    RNG : A generator with a seed of its own.
+
     Notes
     -----
     The same seed and the same calls give the same numbers, on every instruction set and number of

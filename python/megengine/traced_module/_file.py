@@ -61,6 +61,10 @@ def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), 
     ModelFileError
         A ValueError, for a file that cannot be read.
 
+    See Also
+    --------
+    traced_module.TracedModule.save : Writes such a file.
+
     Examples
     --------
     >>> import io, megengine as mge, megengine.module as M, megengine.traced_module as tm

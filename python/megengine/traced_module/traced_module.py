@@ -592,6 +592,10 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
         When the graph computes something else than ``mod`` did, as where its forward depends on
         more than its arguments, parameters and buffers.
 
+    See Also
+    --------
+    fx.symbolic_trace : Needs no arguments, and gives graphs of other nodes.
+
     Examples
     --------
     >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm

@@ -19,6 +19,11 @@ class Dataset(ABC):
     A sample is a NumPy array, a number, a string, or a tuple, list or dict of these; a `DataLoader`
     merges samples into batches.
 
+    See Also
+    --------
+    StreamDataset : Gives samples one after the other, of unknown number.
+    ArrayDataset : Holds arrays of equal length.
+
     Examples
     --------
     >>> from megengine.data import DataLoader
