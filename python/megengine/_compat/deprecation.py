@@ -22,7 +22,8 @@ def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable
     name : str
         Name of the function in both modules.
     tbd : bool
-        Whether it will go without a successor; else ``origin.name`` is the successor.
+        Whether the function goes away without a successor; False names ``origin.name`` as the
+        successor.
 
     Returns
     -------

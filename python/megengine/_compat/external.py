@@ -43,14 +43,14 @@ def extern_opr_subgraph(
     dump_data : bytes
         The program, in the loader's format.
     output_dtypes : list of dtype or None
-        Of its results; None is float32.
+        Data type of each result; None is float32.
 
     Raises
     ------
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: no loader can be registered.
+        Otherwise, because no loader can be registered.
     """
     _missing(f"loader {dump_name!r}", inputs)
 
@@ -70,7 +70,7 @@ def tensorrt_runtime_opr(inputs: _Inputs, *, data: bytes | None = None) -> NoRet
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: there is no TensorRT.
+        Otherwise, because there is no TensorRT.
     """
     _missing("TensorRT", inputs)
 
@@ -96,7 +96,7 @@ def cambricon_runtime_opr(
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: there is no runtime of Cambricon's.
+        Otherwise, because there is no runtime of Cambricon.
     """
     _missing("Cambricon", inputs)
 
@@ -116,7 +116,7 @@ def atlas_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: there is no runtime of Atlas's.
+        Otherwise, because there is no runtime of Atlas.
     """
     _missing("Atlas", inputs)
 
@@ -136,7 +136,7 @@ def magicmind_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: there is no runtime of MagicMind's.
+        Otherwise, because there is no runtime of MagicMind.
     """
     _missing("MagicMind", inputs)
 
@@ -169,7 +169,7 @@ class ExternOprSubgraph(_Compiled):
     dump_data : bytes
         The program; it is saved with the module.
     output_dtypes : list of dtype or None
-        Of its results; None is float32.
+        Data type of each result; None is float32.
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
     """

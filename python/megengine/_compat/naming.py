@@ -39,7 +39,7 @@ class AutoNaming(metaclass=_Scopes):
         Parameters
         ----------
         x : object
-            A string, or an object with a ``name``; others are called as their class.
+            A string, or an object with a ``name``; other objects get the name of their class.
 
         Returns
         -------
@@ -81,12 +81,12 @@ class AutoNaming(metaclass=_Scopes):
 
     @classmethod
     def record_opnode(cls, op: Any) -> None:
-        """Keeps an op, to be renamed if another one has its name.
+        """Keeps an op, and renames it if another op has its name.
 
         Parameters
         ----------
         op : object
-            It has a ``name`` that can be set.
+            Operation with a ``name`` that can be set.
         """
         ops = cls.name2ops.setdefault(op.name, [])
         if not any(known is op for known in ops):

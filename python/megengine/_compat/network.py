@@ -66,13 +66,13 @@ class _Editor(_core.GraphEditor):
 
 
 class Network:
-    """A graph of operators that is edited, run and dumped; empty at first.
+    """A graph of operators that can be edited, run and dumped; it is empty at first.
 
-    Types of all variables are inferred again after each edit. An edit that does not go together,
-    such as a shape mismatch or a loop, raises an error that names the operator, and changes
-    nothing. To the graph belongs what its outputs are made of; ``input_vars`` are the inputs among
-    that, oldest first. Numbers that the recorded function computed from shapes in Python are
-    constants of the graph.
+    Types of all variables are inferred again after each edit. An invalid edit, such as one that
+    makes a shape mismatch or a loop, raises an error that names the operator, and changes nothing.
+    The graph consists of what its outputs are computed from; ``input_vars`` are its inputs, the
+    oldest first. Numbers that the recorded function computed from shapes in Python are constants of
+    the graph.
 
     Examples
     --------
@@ -210,10 +210,10 @@ class Network:
         compat_older_version: str | None = None,
         **kwargs: Any,
     ) -> DumpInfo:
-        """Writes the graph as `trace.dump` does, whose options these are.
+        """Writes the graph as `trace.dump` does; the options are the same.
 
-        Inputs are called as their operators where these were renamed, else as their variables, as
-        outputs are.
+        An input has the name of its operator if that was renamed, else that of its variable. An
+        output has the name of its variable.
 
         Parameters
         ----------
@@ -250,7 +250,7 @@ class Network:
         Returns
         -------
         DumpInfo
-            As of `trace.dump`.
+            What was written, as `trace.dump` returns it.
 
         Raises
         ------
@@ -344,7 +344,7 @@ class Network:
         dtype : dtype
             Data type of the input.
         name : str or None
-            By which arrays are given to `infer`; None is "input".
+            Name by which `infer` takes an array for it; None is "input".
         device : str or None
             Name of the device; None is the default one.
 
@@ -381,13 +381,13 @@ class Network:
         return self._var(self.graph.add_constant(value, name or "const", False))
 
     def add_output(self, *vars: VarNode) -> None:
-        """Makes variables outputs, behind the present ones.
+        """Adds variables behind the present outputs.
 
         Parameters
         ----------
         *vars : VarNode
-            Those of another network are copied, as ``replace_vars`` does; one that is an output
-            already warns so.
+            Variables; those of another network are copied, as ``replace_vars`` does. A variable
+            that is an output already causes a warning.
         """
         outputs = self.graph.results
         for var, number in zip(vars, self._ids_with_copies(vars), strict=True):
@@ -398,12 +398,12 @@ class Network:
         self._set_outputs(outputs)
 
     def remove_output(self, *vars: VarNode) -> None:
-        """Makes variables outputs no longer.
+        """Takes variables out of the outputs.
 
         Parameters
         ----------
         *vars : VarNode
-            Outputs; one that is none warns so.
+            Outputs; a variable that is none causes a warning.
         """
         outputs = self.graph.results
         for var in vars:
@@ -438,12 +438,13 @@ class Network:
     # ---- edits
 
     def replace_vars(self, repl_dict: dict[VarNode, VarNode]) -> None:
-        """Makes what reads an old variable read a new one.
+        """Makes the readers of an old variable read a new one.
 
-        Operators that the new one is made from still read the old one: so ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of
-        another network is copied with all that it is made of, its inputs too:
-        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. Where the dtype is
-        another, operators promote anew, as when they are called with the new variable.
+        Operators that the new variable is computed by still read the old one: so ``{x: F.relu(x)}``
+        puts a relu behind x. Outputs are replaced as well. A new variable of another network is
+        copied with all that it is computed from, its inputs included:
+        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. Where the dtypes
+        differ, operators promote again, as when they are called with the new variable.
 
         Parameters
         ----------
@@ -486,7 +487,7 @@ class Network:
         self.replace_vars(vars)
 
     def reset_batch_size(self, batchsize: int, *, blacklist: Sequence[str | VarNode] = ()) -> None:
-        """Gives inputs another leading extent.
+        """Sets the leading extent of the inputs.
 
         Reshapes (``-1``, ``x.shape[0]``), slices of the whole batch and what is computed from ``x.shape`` follow.
 
@@ -495,18 +496,19 @@ class Network:
         batchsize : int
             The new leading extent.
         blacklist : sequence of str or VarNode
-            Inputs, or names of inputs, that keep theirs.
+            Inputs, or names of inputs, that keep their extent.
 
         Raises
         ------
         ValueError
-            Where an operator cannot follow; names it, and the line where the function took the
-            batch for a number (``int(x.shape[0])``, ``len(x)``, a branch), named rows by number
-            (``x[:2]``, ``x.reshape(2, -1)``) or took gradients. Where it is not known what an
-            extent means: in a file of an earlier version, in operators that were added by hand.
+            If an operator cannot follow. The message names it, and the line where the function used
+            the batch size as a number (``int(x.shape[0])``, ``len(x)``, a branch), named rows by
+            number (``x[:2]``, ``x.reshape(2, -1)``) or took gradients. Also if it is not known what
+            an extent means: in a file of an earlier version, and in operators that were added by
+            hand.
         AssertionError
-            Unless the inputs have the same batch size now, and for what is no input in
-            ``blacklist``.
+            Unless all inputs have the same batch size now, and for an entry of ``blacklist`` that
+            is no input.
         """
         skipped = {item.name if isinstance(item, VarNode) else item for item in blacklist}
         unknown = skipped - {var.name for var in self.input_vars}
@@ -533,7 +535,7 @@ class Network:
         Raises
         ------
         TypeError
-            For what is neither.
+            For a modifier that is neither.
         """
         if not isinstance(modifier, str) and not callable(modifier):
             raise TypeError(f"Network.modify_opr_names: {modifier!r} is neither a string nor a function")
@@ -541,7 +543,7 @@ class Network:
             opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
 
     def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
-        """Makes variables with the values of others after whole-graph passes.
+        """Runs whole-graph passes and returns variables with the values of the given ones.
 
         Put them in place with ``replace_vars``.
 
@@ -646,7 +648,7 @@ class Network:
         Raises
         ------
         AssertionError
-            For what is no class of operators; with unique, unless there is one.
+            For an object that is no class of operators; with unique, unless there is exactly one.
         """
         if not isinstance(oprcls, type) or not issubclass(oprcls, OpNode):
             raise AssertionError(f"{oprcls!r} is not an operator")
@@ -670,7 +672,7 @@ class Network:
         Raises
         ------
         AssertionError
-            With unique, unless there is one.
+            With unique, unless there is exactly one.
         """
         return _found(self.opr_filter.name(name), unique, name)
 
@@ -692,7 +694,7 @@ class Network:
         Raises
         ------
         AssertionError
-            With unique, unless there is one.
+            With unique, unless there is exactly one.
         """
         return _found(self.var_filter.name(name), unique, name)
 
@@ -713,7 +715,7 @@ class Network:
         return var.users
 
     def get_dep_oprs(self, var: VarNode) -> list[OpNode]:
-        """Finds the operators that a variable is made of.
+        """Finds the operators that a variable is computed by.
 
         Parameters
         ----------
@@ -723,7 +725,7 @@ class Network:
         Returns
         -------
         list of OpNode
-            As they can run.
+            The operators, in an order in which they can run.
         """
         return [self._opr(number) for number in self.graph.order([self._id_of(var)])]
 
@@ -743,12 +745,12 @@ def set_symbolic_shape(option: bool) -> bool:
     Parameters
     ----------
     option : bool
-        False, as at first, is for a tuple of ints.
+        Whether it is a variable; False, as at first, makes it a tuple of ints.
 
     Returns
     -------
     bool
-        What was set before.
+        The setting before the call.
 
     Examples
     --------
@@ -766,7 +768,7 @@ def set_symbolic_shape(option: bool) -> bool:
 
 
 def as_varnode(obj: VarNode | OpNode) -> VarNode:
-    """Gives a variable as it is, and for an operator its only output.
+    """Returns a variable as it is, and for an operator its only output.
 
     Parameters
     ----------
@@ -781,9 +783,9 @@ def as_varnode(obj: VarNode | OpNode) -> VarNode:
     Raises
     ------
     TypeError
-        For other things.
+        For an object that is neither.
     ValueError
-        For an operator that has not one output.
+        For an operator with no output or several.
 
     Examples
     --------
@@ -801,7 +803,7 @@ def as_varnode(obj: VarNode | OpNode) -> VarNode:
 
 
 def as_oprnode(obj: VarNode | OpNode) -> OpNode:
-    """Gives an operator as it is, and for a variable the one that makes it.
+    """Returns an operator as it is, and for a variable the operator that makes it.
 
     Parameters
     ----------
@@ -816,7 +818,7 @@ def as_oprnode(obj: VarNode | OpNode) -> OpNode:
     Raises
     ------
     TypeError
-        For other things.
+        For an object that is neither.
 
     Examples
     --------

@@ -39,7 +39,7 @@ def partial_trace(
     without_host : bool
         Whether calls after the first leave out the Python body; see `trace`.
     trace_gmcallback : bool
-        False warns that it has no effect: callbacks run as in any backward.
+        Has no effect, and False warns so: callbacks run as in any backward.
     **trace_options : object
         Other options of `trace`, by name.
 
@@ -170,12 +170,12 @@ class xla_trace(trace[..., Any]):
         x : Tensor
             Tensor of any shape, which is copied.
         take_ownership : bool
-            False warns that it has no effect: the receiver owns the copy.
+            Has no effect, and False warns so: the receiver owns the copy.
 
         Returns
         -------
         PyCapsule
-            As of `utils.dlpack.to_dlpack`.
+            The capsule, as `utils.dlpack.to_dlpack` makes it.
         """
         no_effect("xla_trace.to_dlpack", "the receiver owns the copy", take_ownership=not take_ownership)
         return to_dlpack(x)

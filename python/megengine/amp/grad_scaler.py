@@ -75,9 +75,9 @@ class GradScaler:
 
     Notes
     -----
-    In a traced step nothing is read: the scale and the number of good steps are states of its graph.
-    Gradients of which one is not finite become zeros there instead of None, and the optimizer's next
-    step keeps parameters and states. The scale is a float32.
+    A traced step reads no values: the scale and the number of good steps are states of its graph.
+    If one of its gradients is not finite, all become zeros instead of None, and the optimizer's
+    next step keeps parameters and states. The scale is a float32.
 
     References
     ----------
@@ -144,8 +144,8 @@ class GradScaler:
             Results to differentiate, and gradients with respect to them, ones by default; see
             `GradManager.backward`.
         unscale_grad : bool
-            Whether to call `unscale`; False leaves it to the caller, say after adding up gradients
-            of several calls.
+            Whether to call `unscale`; False leaves that to the caller, for example after adding up
+            the gradients of several calls.
         update_scale : bool or {"if_unscale_grad"}
             Whether to call `update`; "if_unscale_grad" does so if unscale_grad.
 
@@ -172,7 +172,7 @@ class GradScaler:
         Parameters
         ----------
         grad_tensors : iterable of Tensor
-            If a gradient among them is not finite, all become None.
+            Tensors whose ``grad`` is divided; if one gradient is not finite, all become None.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class GradScaler:
         Parameters
         ----------
         new_scale : float or None
-            The scale to set instead, None for none.
+            Value that the scale gets instead; None adapts it.
         """
         if self.growth_interval == 0:
             return
@@ -307,8 +307,8 @@ def _in_all_processes(finite: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 class Xla_GradScaler(GradScaler):
     """A `GradScaler` for training steps that are compiled as a whole.
 
-    Nothing is decided inside the step: `update` looks at the parameters afterwards, and if one is
-    not finite it restores those from before the step.
+    The step itself decides nothing: `update` checks the parameters afterwards, and if one is not
+    finite it restores all parameters to their values before the step.
 
     Parameters
     ----------
@@ -386,7 +386,7 @@ class Xla_GradScaler(GradScaler):
         model : Module
             Module whose parameters are checked.
         new_scale : float or None
-            The scale to set instead, None for none.
+            Value that the scale gets instead; None adapts it.
         """
         if self.growth_interval == 0:
             return

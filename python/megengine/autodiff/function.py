@@ -12,10 +12,11 @@ __all__ = ["Function"]
 
 
 class Function:
-    """Subclass with ``forward`` and ``backward``, make an instance for each call, and call it.
+    """Base of functions with a gradient of their own: define ``forward`` and ``backward``, and call
+    a new instance each time.
 
-    What forward has to hand to backward is kept in attributes of the instance, therefore one
-    instance a call. Instances can be copied and pickled, if their attributes can.
+    Attributes of the instance keep what ``backward`` needs from ``forward``, so each call needs an
+    instance of its own. Instances can be copied and pickled, if their attributes can.
 
     See Also
     --------
@@ -40,9 +41,9 @@ class Function:
         Parameters
         ----------
         *args : object
-            Tensors and whatever else the call was given.
+            Positional arguments of the call, Tensors and others.
         **kwargs : object
-            Those of the call.
+            Keyword arguments of the call.
 
         Returns
         -------
@@ -66,12 +67,12 @@ class Function:
         def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:
             """Compute the gradients of the inputs from those of the outputs.
 
-            What it computes is recorded by outer GradManagers.
+            Outer GradManagers record what it computes.
 
             Parameters
             ----------
             *output_grads : Tensor or None
-                One for each output, of its shape; None where the output was not used.
+                Gradient of each output, of its shape; None if the output was not used.
 
             Returns
             -------

@@ -27,7 +27,7 @@ class OpDef:
 
 
 def apply(op: OpDef, *inputs: Any) -> list[Any]:
-    """Outputs of ``op`` as a list.
+    """Returns the outputs of ``op`` as a list.
 
     Parameters
     ----------

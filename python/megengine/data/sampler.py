@@ -114,13 +114,13 @@ class MapSampler(Sampler):
         Parameters
         ----------
         indices : sequence of int
-            Those of all processes; the first ones are repeated until their number is a multiple of
-            ``world_size``.
+            Indices of all processes; the first ones are repeated until their number is a multiple
+            of ``world_size``.
 
         Returns
         -------
         list of int
-            Every ``world_size``-th one, beginning with the ``rank``-th.
+            Every ``world_size``-th index, beginning with the ``rank``-th.
         """
         indices = list(indices)
         missing = -len(indices) % self.world_size
@@ -144,7 +144,7 @@ class MapSampler(Sampler):
 
 
 class StreamSampler(Sampler):
-    """Sets the batch size for a `StreamDataset`, which has no indices.
+    """Sets the batch size for a `StreamDataset`, whose samples have no indices.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class SequentialSampler(MapSampler):
     drop_last : bool
         Whether to leave out the last batch if it is not full.
     indices : sequence of int or None
-        Take these samples only, in this order; None: all.
+        Indices of the samples to take, in this order; None takes all.
     world_size, rank : int or None
         Number of processes that share the samples, and number of this process; None: those of
         ``megengine.distributed``.
@@ -244,7 +244,7 @@ class RandomSampler(MapSampler):
     drop_last : bool
         Whether to leave out the last batch if it is not full.
     indices : sequence of int or None
-        Take these samples only; None: all.
+        Indices of the samples to take; None takes all.
     world_size, rank, seed : int or None
         Number of processes that share the samples, number of this process (None: those of
         ``megengine.distributed``), and seed of the random order; see `MapSampler`.
@@ -343,7 +343,7 @@ class Infinite(MapSampler):
     Parameters
     ----------
     sampler : MapSampler
-        A `MapSampler`; each round is a new pass of it.
+        The sampler that is repeated; each round is a new pass of it.
 
     Raises
     ------

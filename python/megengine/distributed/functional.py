@@ -77,7 +77,7 @@ def broadcast(inp: Tensor, group: Group | None = WORLD, device: str | None = Non
     Parameters
     ----------
     inp : Tensor
-        A tensor of equal shape and dtype in every process; its values count in the root alone.
+        A tensor of equal shape and dtype in every process; only the values of the root matter.
     group : Group or None
         The processes that take part; None means all.
     device : str or None
@@ -280,7 +280,8 @@ def gather(
     Returns
     -------
     Tensor or None
-        As from `all_gather` in the root, None in the other processes.
+        In the root the tensors of all processes, joined along ``axis``; None in the other
+        processes.
 
     Raises
     ------
@@ -304,7 +305,7 @@ def scatter(
     Parameters
     ----------
     inp : Tensor
-        A tensor of equal shape and dtype in every process; its values count in the root alone.
+        A tensor of equal shape and dtype in every process; only the values of the root matter.
     group : Group or None
         The processes that take part; None means all.
     device : str or None
@@ -380,8 +381,8 @@ def remote_send(inp: Tensor, dest_rank: int) -> None:
     Parameters
     ----------
     inp : Tensor
-        If a GradManager records it, its gradient comes back from the other process when both call
-        ``backward``.
+        Tensor to send. If a GradManager records it, its gradient comes back from the other process
+        when both call ``backward``.
     dest_rank : int
         Rank of the other process in the world.
 
@@ -424,11 +425,13 @@ def remote_recv(
     src_rank : int
         Rank of the other process in the world.
     device : str or None
-        Where the tensor goes; None: this process's GPU where it comes by NCCL, else the host.
+        Device of the result; None takes this process's GPU for a tensor that comes by NCCL, else
+        the host.
     inp : Tensor or None
-        Not needed; a tensor that must be computed before this call.
+        Tensor that must be computed before this call, or None.
     **shape_and_dtype : object
-        ``shape`` and ``dtype`` that the program expects; the sender tells them anyway.
+        Only ``shape`` and ``dtype`` that the program expects; both are optional, since the sender
+        sends them.
 
     Returns
     -------

@@ -180,10 +180,11 @@ def init_process_group(
     device : int or None
         Number of the GPU that this process uses, if there are GPUs.
     backend : str
-        What moves tensors of the host: "local" (processes of one machine), "mpi" (what mpiexec or
-        srun has started), "gloo" (where megjit is built with it), "tcp" (sockets alone); "auto" and
-        "nccl": what suits the machines. With these two, tensors of GPUs go by NCCL where every process has the library and a GPU of its
-        own ("nccl" warns where not), else through the host. "auto" asks ``MEGJIT_COMM`` first.
+        How tensors of the host are sent: "local" (processes of one machine), "mpi" (processes that
+        mpiexec or srun has started), "gloo" (if megjit is built with it), "tcp" (sockets alone);
+        "auto" and "nccl" choose what suits the machines. With these two, tensors of GPUs go by NCCL
+        if every process has the library and a GPU of its own, else through the host ("nccl" then
+        warns). "auto" asks ``MEGJIT_COMM`` first.
     device_type : str
         "cpu", "gpu" or "cuda", or "xpu": GPUs where there are any.
     timeout : float
@@ -205,9 +206,9 @@ def init_process_group(
 
     Notes
     -----
-    Returns when all processes have joined. Give all of the first five arguments or none. Without
-    them they come from the environment variables of the launcher: ``megengine.distributed.run``,
-    torchrun, mpiexec or SLURM; rank 0 then starts the server.
+    Returns when all processes have joined. Give all of the first five arguments or none. If they
+    are left out, they come from the environment variables of the launcher:
+    ``megengine.distributed.run``, torchrun, mpiexec or SLURM; rank 0 then starts the server.
 
     Examples
     --------
@@ -406,8 +407,8 @@ def override_backend(new_backend: str) -> Iterator[None]:
     Parameters
     ----------
     new_backend : str
-        "auto" or "nccl": by NCCL where it is there; "mpi", "gloo", "local", "tcp": tensors of GPUs
-        go through the host, by the world's engine. The same in all processes.
+        "auto" or "nccl" take NCCL if it is there; "mpi", "gloo", "local" and "tcp" send tensors of
+        GPUs through the host, by the world's engine. All processes must give the same name.
 
     Yields
     ------
@@ -446,7 +447,7 @@ def is_distributed() -> bool:
     Returns
     -------
     bool
-        Whether that is so.
+        True if it has joined.
 
     Examples
     --------
@@ -463,7 +464,7 @@ def get_rank() -> int:
     Returns
     -------
     int
-        From 0 to `get_world_size` - 1.
+        The rank, from 0 to `get_world_size` - 1.
 
     Examples
     --------
@@ -658,7 +659,7 @@ def group_barrier(group: Group | None = WORLD) -> None:
     ValueError
         If this process is not a member.
     RuntimeError
-        If another one failed or does not come in time.
+        If another process failed or does not come in time.
 
     Examples
     --------

@@ -64,8 +64,8 @@ class launcher:
     The machine with ``rank_start=0`` starts the server. Usable as ``@launcher``,
     ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``. Results must be picklable.
 
-    A call raises AssertionError with the traceback of the process that failed; the other processes
-    are ended.
+    If a process fails, the call ends the others and raises AssertionError with the traceback of the
+    one that failed.
 
     Examples
     --------

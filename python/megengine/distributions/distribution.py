@@ -9,7 +9,7 @@ __all__ = ["Distribution"]
 
 
 class Distribution:
-    """Base of probability distributions; a Tensor of parameters makes a batch of them.
+    """Base of probability distributions; a Tensor of parameters makes a batch of distributions.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class Distribution:
     Raises
     ------
     TypeError
-        Where a subclass does not define what is asked for.
+        For a method or property that a subclass does not define.
 
     Notes
     -----

@@ -148,7 +148,7 @@ def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
     inp : Tensor
         Any shape, float dtype; integers compute in float32.
     negative_slope : float
-        What negative elements are multiplied by.
+        Factor of negative elements.
 
     Returns
     -------
@@ -181,8 +181,8 @@ def prelu(x: Tensor, y: Tensor) -> Tensor:
     x : Tensor
         Any shape, float dtype.
     y : Tensor
-        Slopes that broadcast to x, such as [1, c, 1, 1] for one slope per channel of images [n, c,
-        h, w].
+        Slopes whose shape broadcasts to that of ``x``, such as [1, c, 1, 1] for one slope per
+        channel of images [n, c, h, w].
 
     Returns
     -------
@@ -265,8 +265,8 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     inp : Tensor
         Any shape, float dtype; integers compute in float32.
     axis : int, sequence of int or None
-        Several axes are normalized together; None means 0 for 0-, 1- and 3-d tensors and 1 for all
-        others.
+        Axis whose probabilities sum to 1; several axes are normalized together; None means 0 for
+        0-, 1- and 3-d tensors and 1 for all others.
 
     Returns
     -------
@@ -306,7 +306,7 @@ def logsoftmax(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     inp : Tensor
         Any shape, float dtype; integers compute in float32.
     axis : int or sequence of int
-        Several axes are normalized together.
+        Axis whose probabilities sum to 1; several axes are normalized together.
 
     Returns
     -------
@@ -342,7 +342,7 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) ->
     axis : int or sequence of int
         One axis or several; negative ones count from the end.
     keepdims : bool
-        Leaves the reduced axes in the result with size 1.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------

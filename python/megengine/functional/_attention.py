@@ -67,7 +67,7 @@ def multi_head_attention(
         One 1-d tensor that holds the projections q, k, v and o as [in, out] matrices, one after the
         other, then their biases.
     qproj_size, kproj_size, vproj_size, oproj_size : int or None
-        The output features of each projection; None or 0 leaves it out.
+        Number of output features of each projection; None or 0 leaves the projection out.
     qbias, kbias, vbias, obias : bool
         Whether that projection has a bias.
     bias_k, bias_v : Tensor or None
@@ -75,10 +75,10 @@ def multi_head_attention(
     add_zero_attn : bool
         Whether to append a key and a value of zeros.
     key_padding_mask : Tensor or None
-        [n, lk], bool (true hides a key) or a float that is added to the scores.
+        Mask [n, lk]: bool (true hides a key) or a float that is added to the scores.
     attn_mask : Tensor or None
-        [lq, lk] or [n * num_heads, lq, lk]: bool (true hides a key) or a float that is added to the
-        scores.
+        Mask [lq, lk] or [n * num_heads, lq, lk]: bool (true hides a key) or a float that is added
+        to the scores.
     need_weights : bool
         Whether to return the attention weights.
     average_attn_weights : bool
@@ -187,7 +187,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Computes ``softmax(scale * query @ key.T + mask) @ value`` over the last two axes, without
-    ever holding the scores of all keys: its memory grows with the length, not with its square.
+    holding the scores of all keys: memory grows with the length, not with its square.
 
     Parameters
     ----------
@@ -198,8 +198,8 @@ def scaled_dot_product_attention(
     value : Tensor
         [..., heads, lk, ev]; all three have one floating dtype.
     attn_mask : Tensor or None
-        Broadcasts to [..., heads, lq, lk]; bool (true where a key is seen) or a float that is added
-        to the scores.
+        Mask that broadcasts to [..., heads, lq, lk]: bool (true where a key is seen) or a float
+        that is added to the scores.
     dropout_p : float
         Probability of dropping an attention weight; 0 in evaluation.
     is_causal : bool
@@ -222,8 +222,8 @@ def scaled_dot_product_attention(
 
     Notes
     -----
-    A query that sees no key gets zeros, and no gradient. One whose scores are all lowered by a number such as
-    -1e9 sees all keys: what float32 leaves of the sums decides.
+    A query that sees no key gets zeros, and no gradient. A query whose scores are all lowered by a
+    number such as -1e9 still sees all keys; its weights depend on what float32 leaves of the sums.
 
     References
     ----------

@@ -22,8 +22,8 @@ def embedding_bag(
     padding_idx: int | None = None,
     sparse: bool = False,
 ) -> Tensor:
-    """Looks up rows of ``weight`` and reduces those of each bag to one, without a program's own
-    tensor of all rows.
+    """Looks up rows of ``weight`` and reduces the rows of each bag to one, without a tensor of all
+    rows.
 
     Parameters
     ----------
@@ -54,8 +54,9 @@ def embedding_bag(
     IndexError
         For an index outside of [-num, num).
     ValueError
-        For another mode, shapes that do not fit, weights with another mode than "sum", and
-        offsets with "max". With ``sparse``, for a weight that is computed from attached tensors.
+        For another mode, for shapes that do not fit, for per_sample_weights with another mode than
+        "sum", and for offsets with "max". With ``sparse``, for a weight that is computed from
+        attached tensors.
 
     Examples
     --------

@@ -489,7 +489,7 @@ def linear(
     Raises
     ------
     ValueError
-        Where the sizes of in differ.
+        If the last axes of inp and weight differ in size.
 
     See Also
     --------
@@ -586,7 +586,7 @@ def local_conv2d(
     Raises
     ------
     ValueError
-        Where the extents of weight are not those that `conv2d` gives.
+        If the extents of weight are not those that `conv2d` gives.
 
     Examples
     --------
@@ -636,9 +636,9 @@ def region_restricted_conv(
     weight : Tensor
         Kernels, [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     rin : Tensor
-        [n, h, w], the number of the region that each input pixel lies in.
+        Number of the region of each input pixel, [n, h, w].
     rout : Tensor
-        [n, oh, ow], the same for each output pixel.
+        Number of the region of each output pixel, [n, oh, ow].
     bias : Tensor or None
         Added to each output channel, [1, out, 1, 1]; None adds none.
     stride, padding, dilation : int or sequence of int

@@ -52,7 +52,7 @@ def full(
     Returns
     -------
     Tensor
-        Of the given shape and dtype.
+        Tensor of the given shape and dtype.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def zeros(
     Returns
     -------
     Tensor
-        Of the given shape and dtype.
+        Tensor of the given shape and dtype.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def ones(
     Returns
     -------
     Tensor
-        Of the given shape and dtype.
+        Tensor of the given shape and dtype.
 
     Raises
     ------
@@ -327,7 +327,7 @@ def arange(
     step : int, float or Tensor
         Difference of neighbouring elements, not 0.
     dtype : DTypeLike
-        Float32 unless given, for ints as well.
+        Data type of the result, float32 by default, for ints as well.
     device : str, Device or None
         None means the default device.
 

@@ -39,10 +39,10 @@ def deformable_conv2d(
     weight : Tensor
         Kernels, [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     offset : Tensor
-        [n, 2 * d * kh * kw, oh, ow], for each of d groups of channels and each tap the shift (y, x)
-        in pixels; d must divide c.
+        Shift (y, x) in pixels for each of d groups of channels and each tap, [n, 2 * d * kh * kw,
+        oh, ow]; d must divide c.
     mask : Tensor or None
-        [n, d * kh * kw, oh, ow], or None for no scaling.
+        Factor of each tap, [n, d * kh * kw, oh, ow]; None scales nothing.
     bias : Tensor or None
         Added to each output channel, [1, out, 1, 1]; None adds none.
     stride, padding, dilation : int or sequence of int
@@ -67,7 +67,7 @@ def deformable_conv2d(
 
     Notes
     -----
-    Taps between pixels are interpolated linearly; outside of the image is 0.
+    Taps between pixels are interpolated linearly; pixels outside of the image are 0.
 
     References
     ----------

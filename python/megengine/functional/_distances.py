@@ -54,9 +54,9 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     p : float
         The order of the norm, as in `norm`.
     eps : float
-        Added to each difference, so that equal vectors have a gradient.
+        Number added to each difference, so that equal vectors have a gradient.
     keepdims : bool
-        Leaves the last axis in the result with size 1.
+        Whether the last axis stays in the result with size 1.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def huber_loss(pred: Tensor, label: Tensor, reduction: str = "mean", delta: floa
     Parameters
     ----------
     pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
     delta : float
@@ -121,7 +121,7 @@ def smooth_l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean", beta: f
     Parameters
     ----------
     pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
     beta : float
@@ -275,7 +275,7 @@ def triplet_margin_loss(
     p : float
         The distance d is the norm of this order, as in `norm`.
     eps : float
-        Added to each difference, so that equal vectors have a gradient.
+        Number added to each difference, so that equal vectors have a gradient.
     swap : bool
         Whether to take the distance of positive and negative where it is less than that of anchor
         and negative.

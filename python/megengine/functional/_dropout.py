@@ -40,8 +40,8 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
 
     Notes
     -----
-    The mask is drawn from the generator that `megengine.random.seed` seeds; each process of a world
-    has its own.
+    The generator that `megengine.random.seed` seeds draws the mask; each process of a world has
+    masks of its own.
 
     References
     ----------
@@ -72,9 +72,8 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
 
 
 def dropout2d(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
-    """Zeroes whole channels with probability ``drop_prob`` and scales the others by
-    ``1 / (1 - drop_prob)``: neighboring pixels say much the same, so that dropping one alone hides
-    little.
+    """Zeroes whole channels with probability ``drop_prob`` and scales the others by ``1 / (1 -
+    drop_prob)``: neighbouring pixels are much alike, so that dropping one alone hides little.
 
     Parameters
     ----------

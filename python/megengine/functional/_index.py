@@ -20,7 +20,7 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     inp : Tensor
         Any shape, integer dtype.
     num_classes : int
-        The extent of the new axis.
+        Number of classes, which is the extent of the new axis.
 
     Returns
     -------
@@ -65,7 +65,8 @@ def embedding(
     weight : Tensor
         The table, [num, dim].
     padding_idx : int or None
-        A row that gets no gradient, such as that of padding; negative ones count from the end.
+        Index of a row that gets no gradient, such as that of padding; negative numbers count from
+        the end.
     max_norm, norm_type : float or None
         Must be None: other values are not supported.
     sparse : bool
@@ -131,7 +132,7 @@ def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     index : Tensor
         Integers, of the shape of ``src`` without ``axis``.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     keepdims : bool
         Whether ``axis`` stays in the result with size 1.
 

@@ -164,8 +164,8 @@ def sync_batch_norm(
     eps_mode: str = "additive",
     group: "Group | None" = None,
 ) -> Tensor:
-    """Normalizes as `batch_norm` does, with the statistics of the batches of all processes in
-    training.
+    """Normalizes as `batch_norm` does; in training the statistics are those of the batches of all
+    processes.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def layer_norm(
     ValueError
         For a shape that does not end in normalized_shape.
     AssertionError
-        Where affine lacks weight or bias.
+        If affine is true and weight or bias is missing.
 
     See Also
     --------
@@ -399,7 +399,7 @@ def general_norm(
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None
-        The sizes of the normalized axes, in rising order of the axes; None unless affine.
+        Tensors whose shape has the sizes of the normalized axes, in rising order; needed if affine.
     eps : float
         Number that is added to the variance.
 
@@ -411,7 +411,7 @@ def general_norm(
     Raises
     ------
     AssertionError
-        Where affine lacks weight or bias.
+        If affine is true and weight or bias is missing.
 
     Examples
     --------
@@ -465,7 +465,7 @@ def group_norm(
     ValueError
         Where the channels do not split into num_groups equal parts.
     AssertionError
-        Where affine lacks weight or bias.
+        If affine is true and weight or bias is missing.
 
     References
     ----------
@@ -521,7 +521,7 @@ def instance_norm(
     Raises
     ------
     AssertionError
-        Where affine lacks weight or bias.
+        If affine is true and weight or bias is missing.
 
     References
     ----------

@@ -313,10 +313,10 @@ def adaptive_max_pool2d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     inp : Tensor
         [n, c, h, w], float dtype.
     oshp : int, sequence of int or Tensor
-        (oh, ow), or one number for both. Windows are ``h // oh`` rows apart and
-        ``h - (oh - 1) * (h // oh)`` rows high, so they overlap where oh does not divide h; likewise
-        for columns. Images smaller than oshp have parts from ``floor(i * h / oh)`` to
-        ``ceil((i + 1) * h / oh)``.
+        (oh, ow), or one number for both. Windows are ``h // oh`` rows apart and ``h - (oh - 1) * (h
+        // oh)`` rows high, so they overlap where oh does not divide h; likewise for columns. In
+        images smaller than oshp, window i goes from ``floor(i * h / oh)`` to ``ceil((i + 1) * h /
+        oh)``.
 
     Returns
     -------
@@ -342,7 +342,7 @@ def adaptive_avg_pool2d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     inp : Tensor
         [n, c, h, w], float dtype.
     oshp : int, sequence of int or Tensor
-        (oh, ow), or one number for both. Windows are those of `adaptive_max_pool2d`.
+        (oh, ow), or one number for both. The windows are those of `adaptive_max_pool2d`.
 
     Returns
     -------

@@ -102,7 +102,7 @@ def batched_nms(
 
     Notes
     -----
-    Boxes of each class are moved to a place of their own, as torchvision does it: with thousands of
+    Boxes of each class are moved to a place of their own, as torchvision does it. With thousands of
     classes float32 has few digits left for the box.
 
     Examples
@@ -132,7 +132,7 @@ def roi_align(
     aligned: bool = True,
 ) -> Tensor:
     """Resamples boxes of feature maps to ``output_shape``: each bin is the mean of bilinear
-    samples. Around the map there is 0.
+    samples. Pixels outside of the map are 0.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def roi_align(
     sample_points : int or sequence of int
         Samples per bin along (y, x), or one number for both; at least 1.
     aligned : bool
-        Shifts boxes by half a pixel, so that the centre of the first pixel is (0.5, 0.5).
+        Whether to shift boxes by half a pixel, so that the centre of the first pixel is (0.5, 0.5).
 
     Returns
     -------
@@ -348,7 +348,7 @@ def deformable_psroi_pooling(
     spatial_scale: float,
     trans_std: float = 0.1,
 ) -> Tensor:
-    """Averages samples of boxes of feature maps in bins that learned offsets move.
+    """Averages samples of feature maps inside boxes, in bins that learned offsets move.
 
     Parameters
     ----------
@@ -357,9 +357,9 @@ def deformable_psroi_pooling(
     rois : Tensor
         [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image.
     trans : Tensor
-        [m or more, 2 * k, part_size, part_size]: box n uses row n, which holds for each of k
-        classes, among which the channels are split evenly, the offsets x and y, in extents of the
-        box once multiplied by trans_std.
+        Offsets, [m or more, 2 * k, part_size, part_size]. Row n belongs to box n and holds the
+        offsets x and y of each of k classes, among which the channels are split evenly. Multiplied
+        by trans_std they are in extents of the box.
     no_trans : bool
         Whether to ignore ``trans``.
     part_size : int
@@ -369,8 +369,8 @@ def deformable_psroi_pooling(
     sample_per_part : int
         Number of samples per bin along each axis.
     spatial_scale : float
-        Pixels of the feature map per pixel of the image. Samples more than half a pixel outside of
-        the map do not count.
+        Number of pixels of the feature map per pixel of the image. Samples more than half a pixel
+        outside of the map do not count.
     trans_std : float
         Factor that the offsets are multiplied by.
 

@@ -32,7 +32,8 @@ def where(
     mask : Tensor
         Any shape, dtype bool.
     x, y : Tensor, number or None
-        Shapes that broadcast with the mask and each other; None for both searches the mask.
+        Tensors or numbers whose shapes broadcast with the mask and each other. None for both
+        returns the indices of the mask's true elements.
 
     Returns
     -------
@@ -105,7 +106,7 @@ def tril(inp: Tensor, k: int = 0) -> Tensor:
     inp : Tensor
         [..., m, n], any dtype.
     k : int
-        0 is the main diagonal, 1 the one above it, -1 below.
+        Number of the diagonal: 0 is the main one, 1 the one above it, -1 the one below.
 
     Returns
     -------
@@ -135,7 +136,7 @@ def triu(inp: Tensor, k: int = 0) -> Tensor:
     inp : Tensor
         [..., m, n], any dtype.
     k : int
-        0 is the main diagonal, 1 the one above it, -1 below.
+        Number of the diagonal: 0 is the main one, 1 the one above it, -1 the one below.
 
     Returns
     -------
@@ -281,7 +282,7 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     index : Tensor
         Integers, as many axes as inp, and along other axes than ``axis`` no larger.
 
@@ -297,7 +298,7 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     ValueError
         For an index whose shape does not fit inp.
     TypeError
-        For an index that is not of integers.
+        If ``index`` does not hold integers.
 
     See Also
     --------
@@ -349,12 +350,13 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     inp : Tensor
         Tensor of any shape; it is changed.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     index : Tensor
         Integers, as many axes as inp, and along other axes than ``axis`` no larger; where an index
         occurs twice, the last one wins.
     source : Tensor
-        At least of index's shape; cast to inp's dtype.
+        Values, at least as many along each axis as ``index`` has; they are cast to the dtype of
+        ``inp``.
 
     Returns
     -------
@@ -394,12 +396,13 @@ def diag(inp: Tensor, k: int = 0) -> Tensor:
     inp : Tensor
         Vector [n] or matrix [m, n].
     k : int
-        0 is the main diagonal, 1 the one above it, -1 below.
+        Number of the diagonal: 0 is the main one, 1 the one above it, -1 the one below.
 
     Returns
     -------
     Tensor
-        [min(m, n)] or less for a matrix [m, n], [n + abs(k), n + abs(k)] for a vector [n].
+        The diagonal of a matrix [m, n], with at most min(m, n) elements; or a matrix [n + abs(k), n
+        + abs(k)] for a vector [n].
 
     Raises
     ------

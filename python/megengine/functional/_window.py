@@ -38,8 +38,8 @@ def pad(
     src : Tensor
         Tensor of any shape and dtype.
     pad_width : int, sequence of int, sequence of sequence of int or None
-        One pair (before, after) per axis; axes without one keep their extent. A single pair or int
-        is for the first axis.
+        Numbers of elements to add: one pair (before, after) per axis; axes without a pair keep
+        their extent. A single pair or int is for the first axis.
     mode : str
         "constant" adds a constant; "edge" and "replicate" repeat the outermost element; "reflect"
         mirrors at it.
@@ -226,7 +226,7 @@ def sliding_window_transpose(
     Raises
     ------
     ValueError
-        Where the windows of such images would have another shape than inp.
+        If `sliding_window` of such images gives windows of another shape.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def fold(
     Raises
     ------
     ValueError
-        Where such images have other columns than inp.
+        If `unfold` of such images gives columns of another shape.
 
     Examples
     --------

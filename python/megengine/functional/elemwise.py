@@ -207,7 +207,7 @@ def left_shift(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast, integer dtypes. ``y`` counts bits, modulo 32.
+        Tensors or numbers of integer dtypes whose shapes broadcast. ``y`` counts bits, modulo 32.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def right_shift(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast, integer dtypes. ``y`` counts bits, modulo 32.
+        Tensors or numbers of integer dtypes whose shapes broadcast. ``y`` counts bits, modulo 32.
 
     Returns
     -------
@@ -751,7 +751,7 @@ def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
     Parameters
     ----------
     start, end, weight : Tensor or number
-        Shapes that broadcast; weights outside of [0, 1] extrapolate.
+        Tensors or numbers whose shapes broadcast; weights outside of [0, 1] extrapolate.
 
     Returns
     -------

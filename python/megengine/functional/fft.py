@@ -91,7 +91,7 @@ def fft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = No
         Number of elements that are transformed: more are cut off, fewer are followed by zeros. None
         takes all.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     norm : str or None
         "backward" (the default) divides the inverse by n, "forward" divides this transform by n,
         "ortho" divides both by sqrt(n).
@@ -104,7 +104,7 @@ def fft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = No
     Raises
     ------
     ValueError
-        For another norm, and for no elements.
+        For another norm, and for an axis without elements.
 
     See Also
     --------
@@ -145,7 +145,7 @@ def ifft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = N
     Raises
     ------
     ValueError
-        For another norm, and for no elements.
+        For another norm, and for an axis without elements.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def rfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = N
     Raises
     ------
     ValueError
-        For another norm, and for no elements.
+        For another norm, and for an axis without elements.
     TypeError
         For complex numbers.
 
@@ -203,10 +203,10 @@ def irfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = 
     Parameters
     ----------
     inp : Tensor
-        Any shape but []: frequencies from 0 on. The imaginary parts of the first and, if n is even,
-        of the last one do not count.
+        Frequencies from 0 on, in any shape but []. The imaginary part of the first one does not
+        count, nor that of the last one if n is even.
     n : int or None
-        The elements of the result; None is ``2 * (m - 1)`` for m frequencies.
+        Number of elements of the result; None is ``2 * (m - 1)`` for m frequencies.
     axis : int
         Axis that is transformed; negative ones count from the end.
     norm : str or None
@@ -221,7 +221,7 @@ def irfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = 
     Raises
     ------
     ValueError
-        For another norm, and for no elements.
+        For another norm, and for an axis without elements.
 
     Examples
     --------
@@ -350,7 +350,8 @@ def rfftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = Non
     Returns
     -------
     Tensor
-        The shape of ``inp`` with these sizes, and half of the last one and 1, complex64.
+        The shape of ``inp`` with the sizes ``s``, of which the last one becomes ``s // 2 + 1``,
+        complex64.
 
     Raises
     ------
@@ -379,7 +380,7 @@ def irfftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = No
     Parameters
     ----------
     inp : Tensor
-        Any shape but [], as `rfftn` gives it.
+        Frequencies, as `rfftn` returns them.
     s : int, sequence of int or None
         Sizes of the result. None takes those of ``inp``, and ``2 * (m - 1)`` for the last axis,
         which has m frequencies.
@@ -393,7 +394,7 @@ def irfftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = No
     Returns
     -------
     Tensor
-        Of these sizes, float32.
+        The shape of ``inp`` with the sizes ``s``, float32.
 
     Raises
     ------
@@ -419,7 +420,7 @@ def fft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = 
     Parameters
     ----------
     inp : Tensor
-        At least two axes, real or complex.
+        Tensor with at least two axes, real or complex.
     s : int, sequence of int or None
         Number of elements that are transformed along each axis: more are cut off, fewer are
         followed by zeros. None takes all.
@@ -432,7 +433,7 @@ def fft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = 
     Returns
     -------
     Tensor
-        As from `fftn`.
+        The shape of ``inp`` with the sizes ``s``, complex64.
 
     Examples
     --------
@@ -449,7 +450,7 @@ def ifft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None =
     Parameters
     ----------
     inp : Tensor
-        At least two axes, real or complex.
+        Tensor with at least two axes, real or complex.
     s : int, sequence of int or None
         Number of elements that are transformed along each axis: more are cut off, fewer are
         followed by zeros. None takes all.
@@ -462,7 +463,7 @@ def ifft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None =
     Returns
     -------
     Tensor
-        As from `ifftn`.
+        The shape of ``inp`` with the sizes ``s``, complex64.
 
     Examples
     --------
@@ -479,7 +480,7 @@ def rfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None =
     Parameters
     ----------
     inp : Tensor
-        At least two axes, real.
+        Tensor with at least two axes, real.
     s : int, sequence of int or None
         Number of elements that are transformed along each axis: more are cut off, fewer are
         followed by zeros. None takes all.
@@ -492,7 +493,8 @@ def rfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None =
     Returns
     -------
     Tensor
-        As from `rfftn`.
+        The shape of ``inp`` with the sizes ``s``, of which the last one becomes ``s // 2 + 1``,
+        complex64.
 
     Examples
     --------
@@ -509,7 +511,7 @@ def irfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None 
     Parameters
     ----------
     inp : Tensor
-        At least two axes, as `rfft2` gives it.
+        Frequencies, as `rfft2` returns them.
     s : int, sequence of int or None
         Sizes of the result. None takes those of ``inp``, and ``2 * (m - 1)`` for the last axis,
         which has m frequencies.
@@ -522,7 +524,7 @@ def irfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None 
     Returns
     -------
     Tensor
-        As from `irfftn`.
+        The shape of ``inp`` with the sizes ``s``, float32.
 
     Examples
     --------
@@ -534,12 +536,13 @@ def irfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None 
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike = "float32", device: str | Device | None = None) -> Tensor:
-    """Returns the frequencies of `fft`: 0, 1 and so on, then the negative ones, divided by n d.
+    """Returns the frequencies of `fft`: 0, 1 and so on, then the negative ones, divided by ``n *
+    d``.
 
     Parameters
     ----------
     n : int
-        Elements that are transformed.
+        Number of elements that are transformed.
     d : float
         The distance between two of them.
     dtype : DTypeLike
@@ -562,12 +565,12 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike = "float32", device: str
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike = "float32", device: str | Device | None = None) -> Tensor:
-    """Returns the frequencies of `rfft`: 0, 1 and so on, divided by n d.
+    """Returns the frequencies of `rfft`: 0, 1 and so on, divided by ``n * d``.
 
     Parameters
     ----------
     n : int
-        Elements that are transformed.
+        Number of elements that are transformed.
     d : float
         The distance between two of them.
     dtype : DTypeLike

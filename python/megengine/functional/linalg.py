@@ -84,7 +84,7 @@ def solve(a: Tensor, b: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        The x: [..., n] for a vector, else [..., n, k], float32.
+        The solution x: [..., n] for a vector, else [..., n, k], float32.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def solve(a: Tensor, b: Tensor) -> Tensor:
 
 
 def lstsq(a: Tensor, b: Tensor) -> Tensor:
-    """Finds the ``x`` for which the squares of ``a @ x - b`` add up to least; of several, the shortest.
+    """Finds the ``x`` with the smallest sum of squares of ``a @ x - b``; of several, the shortest.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ def lstsq(a: Tensor, b: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        The x: [..., n] for a vector, else [..., n, k], float32. NumPy and torch give a tuple that has
-        it first.
+        The solution x: [..., n] for a vector, else [..., n, k], float32. NumPy and torch return a
+        tuple whose first item it is.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def cholesky(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n]; what is above the diagonal is not read.
+        Matrices, [..., n, n]; elements above the diagonal are not read.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def cholesky(inp: Tensor) -> Tensor:
 
     Notes
     -----
-    The gradient is symmetric, as torch's.
+    The gradient is symmetric, like that of torch.
 
     Examples
     --------
@@ -175,15 +175,16 @@ def cholesky(inp: Tensor) -> Tensor:
 
 
 def qr(inp: Tensor, mode: Literal["reduced", "complete", "r"] = "reduced") -> QR | Tensor:
-    """Computes the QR decomposition ``inp = Q @ R``: orthonormal columns and an upper triangle.
+    """Computes the QR decomposition ``inp = Q @ R``: Q has orthonormal columns, R is an upper
+    triangle.
 
     Parameters
     ----------
     inp : Tensor
         Matrices, [..., m, n].
     mode : str
-        "reduced": r = min(m, n) columns of Q, "complete": m of them, or "r" for R of "reduced"
-        alone.
+        "reduced" gives Q with r = min(m, n) columns, "complete" gives m columns, "r" gives R of
+        "reduced" alone.
 
     Returns
     -------
@@ -195,8 +196,8 @@ def qr(inp: Tensor, mode: Literal["reduced", "complete", "r"] = "reduced") -> QR
     ValueError
         For another mode.
     RuntimeError
-        For the gradient of more columns than rows, or of mode "complete" with other shapes than
-        square.
+        For the gradient if there are more columns than rows, or if the mode is "complete" and
+        matrices are not square.
 
     Examples
     --------
@@ -218,7 +219,7 @@ def eigh(inp: Tensor) -> Eigen:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n]; what is above the diagonal is not read.
+        Matrices, [..., n, n]; elements above the diagonal are not read.
 
     Returns
     -------
@@ -254,7 +255,7 @@ def eigvalsh(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n]; what is above the diagonal is not read.
+        Matrices, [..., n, n]; elements above the diagonal are not read.
 
     Returns
     -------
@@ -287,7 +288,7 @@ def slogdet(inp: Tensor) -> SignAndLogarithm:
     Returns
     -------
     SignAndLogarithm
-        Twice [...], float32, a named tuple; 0 and -inf for a singular matrix.
+        Named tuple of two tensors [...], float32; 0 and -inf for a singular matrix.
 
     Raises
     ------

@@ -46,7 +46,7 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     Parameters
     ----------
     pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
 
@@ -84,7 +84,7 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     Parameters
     ----------
     pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
 
@@ -139,8 +139,8 @@ def cross_entropy(
     with_logits : bool
         Whether ``pred`` holds logits; False means probabilities.
     label_smooth : float
-        A share s in [0, 1] that goes to all classes evenly:
-        ``-(1 - s) * log p[label] - s * mean(log p)``.
+        Share s in [0, 1] of the label that goes to all classes evenly: ``-(1 - s) * log p[label] -
+        s * mean(log p)``.
     reduction : str
         "mean", "sum" or "none". The mean divides by the sum of the labels' weights, without those
         that are ignored.
@@ -196,8 +196,8 @@ def nll_loss(
     ignore_index: int | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Computes ``-pred[label]``, the negative log-likelihood: the `cross_entropy` of what
-    `logsoftmax` gives.
+    """Computes ``-pred[label]``, the negative log-likelihood: the `cross_entropy` of logarithms
+    that `logsoftmax` returns.
 
     Parameters
     ----------
@@ -302,12 +302,12 @@ def binary_cross_entropy(
     Parameters
     ----------
     pred : Tensor
-        Any shape: logits, for which the loss is finite whatever they are, or probabilities unless
-        with_logits.
+        Logits of any shape and value, or probabilities unless with_logits.
     label : Tensor
-        In [0, 1]; broadcasts with pred, with a warning.
+        True values in [0, 1], whose shape broadcasts with that of ``pred``; a warning says so if
+        they differ.
     with_logits : bool
-        Whether ``pred`` holds logits; probabilities otherwise, with ``0 * log(0)`` as 0.
+        Whether ``pred`` holds logits; False means probabilities, for which ``0 * log(0)`` is 0.
     reduction : str
         "mean", "sum" or "none".
 

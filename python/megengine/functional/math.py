@@ -174,7 +174,8 @@ def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape; bool sums to int32, other dtypes stay, so small integers may wrap around.
+        Tensor of any shape. The sum of bool is int32; other dtypes stay, so small integers may wrap
+        around.
     axis : int, sequence of int or None
         Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
@@ -483,8 +484,8 @@ def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Tensor of any shape and dtype.
     axis : int, sequence of int or None
-        None searches the flattened tensor. Of several axes the last one comes first, and the next
-        is searched in the indices found.
+        Axis that is searched; None searches the flattened tensor. With several axes, the last one
+        is searched first, and each next one in the indices found.
     keepdims : bool
         Whether ``axis`` stays in the result with size 1.
 
@@ -517,8 +518,8 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Tensor of any shape and dtype.
     axis : int, sequence of int or None
-        None searches the flattened tensor. Of several axes the last one comes first, and the next
-        is searched in the indices found.
+        Axis that is searched; None searches the flattened tensor. With several axes, the last one
+        is searched first, and each next one in the indices found.
     keepdims : bool
         Whether ``axis`` stays in the result with size 1.
 
@@ -611,7 +612,7 @@ def topk(
     Parameters
     ----------
     inp : Tensor
-        At least one axis.
+        Tensor with at least one axis.
     k : int
         Number of elements; where there are fewer, all are returned. Below 0, the ``-k`` elements of
         the other end, in the other order.
@@ -808,7 +809,7 @@ def svd(
     Returns
     -------
     Tensor or (Tensor, Tensor, Tensor)
-        U, S and Vh as the shapes above say, or S alone: [..., r], the largest first.
+        U, S and Vh of the shapes above, or S alone: [..., r], the largest first.
 
     Raises
     ------
@@ -838,7 +839,7 @@ def cross(
     Parameters
     ----------
     a, b : Tensor
-        3 elements along ``axisa`` of a and ``axisb`` of b; other axes broadcast.
+        Tensors with 3 elements along ``axisa`` of a and ``axisb`` of b; other axes broadcast.
     axisa, axisb : int
         The axis of ``a`` and of ``b`` that the vectors lie along.
     axisc : int

@@ -39,7 +39,7 @@ def topk_accuracy(
     Raises
     ------
     ValueError
-        For more than there are classes.
+        For a topk above the number of classes.
 
     Examples
     --------

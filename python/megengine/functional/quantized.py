@@ -73,7 +73,7 @@ def conv_bias_activation(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Convolution, bias and activation of quantized tensors.
+    """Convolves quantized tensors, adds a bias and applies an activation.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def batch_conv_bias_activation(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """`conv_bias_activation` with a weight of its own for each sample.
+    """Computes `conv_bias_activation` with a weight of its own for each sample.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def conv_transpose2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Transposed convolution of quantized tensors, in float32.
+    """Computes the transposed convolution of quantized tensors, in float32.
 
     Parameters
     ----------

@@ -46,14 +46,15 @@ def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | 
     Parameters
     ----------
     inp : Tensor
-        A shape that broadcasts to ``shape``.
+        Tensor whose shape broadcasts to ``shape``.
     shape : int, Tensor or sequence of int, Tensor or None
-        An int, or a sequence of ints and integer tensors; None keeps the size of that axis.
+        The new shape: an int, or a sequence of ints and integer tensors; None keeps the size of
+        that axis.
 
     Returns
     -------
     Tensor
-        Of the given shape, with the dtype of ``inp``.
+        Tensor of the given shape, in the dtype of ``inp``.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
     axis : int
         The axis that they are joined along.
     device : str or None
-        Where the result goes; None leaves it.
+        Device of the result; None leaves it where the tensors are.
 
     Returns
     -------
@@ -127,16 +128,16 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
     Parameters
     ----------
     inps : sequence of Tensor
-        Their dtypes are promoted.
+        Tensors of equal shape; their dtypes are promoted.
     axis : int
         Place of the new axis in the result.
     device : str or None
-        Where the result goes; None leaves it.
+        Device of the result; None leaves it where the tensors are.
 
     Returns
     -------
     Tensor
-        The inputs' shape with one more axis, whose extent is their number.
+        The shape of the inputs with one more axis, whose extent is the number of inputs.
 
     Raises
     ------
@@ -176,10 +177,10 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     inp : Tensor
         Tensor of any shape and dtype.
     nsplits_or_sections : int or sequence of int
-        How many pieces, whose sizes differ by one at most, the larger ones first; or a sequence of
-        the places where to cut.
+        Number of pieces, whose sizes differ by one at most, the larger ones first; or a sequence of
+        the indices at which to cut.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------
@@ -240,7 +241,7 @@ def unbind(inp: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
     inp : Tensor
         Any shape but [].
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------
@@ -405,7 +406,7 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     inp : Tensor
         Tensor of any shape and dtype.
     axis : int or sequence of int
-        One or several places in the result; negative ones count from the end of the result.
+        One or several places of the new axes in the result; negative ones count from its end.
 
     Returns
     -------
@@ -506,7 +507,7 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
     inp : Tensor
         Tensor of any shape and dtype.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------
@@ -540,7 +541,7 @@ def cumprod(inp: Tensor, axis: int) -> Tensor:
     inp : Tensor
         Any shape but [].
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------
@@ -549,8 +550,8 @@ def cumprod(inp: Tensor, axis: int) -> Tensor:
 
     Notes
     -----
-    Products of neighbours come first, so floats may differ from NumPy's in the last digits. The
-    gradient divides by nothing: it holds for zeros, too.
+    Products of neighbours are computed first, so floats may differ from NumPy's in the last digits.
+    The gradient is right for zeros, too.
 
     Examples
     --------
@@ -622,9 +623,9 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
     inp : Tensor
         Tensor of any shape and dtype.
     repeats : int, Tensor or sequence of int or Tensor
-        A count, or one for each element of the axis.
+        Number of repetitions, or one number for each element of the axis.
     axis : int or None
-        None repeats the flattened tensor.
+        Axis along which to repeat; None repeats the flattened tensor.
 
     Returns
     -------
@@ -674,8 +675,8 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     inp : Tensor
         Tensor of any shape and dtype.
     reps : int, Tensor or sequence of int or Tensor
-        How often, one int for each axis; where there are fewer ints than axes they are for the last
-        axes, where there are more the tensor gets new axes in front.
+        Number of repetitions for each axis. Fewer ints than axes are for the last axes; for more
+        ints the tensor gets new axes in front.
 
     Returns
     -------
@@ -736,7 +737,7 @@ def roll(
     shift : int or sequence of int
         Places to move by, towards the end if positive; one int, or one for each axis.
     axis : int, sequence of int or None
-        An int, several, or None for the flattened tensor, whose shape is restored.
+        Axes that elements move along; None moves the flattened tensor and restores its shape.
 
     Returns
     -------

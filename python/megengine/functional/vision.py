@@ -337,7 +337,7 @@ def rotate(
     Returns
     -------
     Tensor
-        The shape of ``inp``; what comes in from outside is 0.
+        The shape of ``inp``; pixels from outside are 0.
 
     Raises
     ------
@@ -388,7 +388,7 @@ def nvof(src: Tensor, precision: int = 1) -> Tensor:
     Returns
     -------
     Tensor
-        None of the devices that are supported today gives one.
+        The flow; no supported device computes it today.
 
     Raises
     ------

@@ -136,7 +136,7 @@ class Interpreter:
         Raises
         ------
         TypeError
-            When there is neither a value nor a default.
+            If there is neither a value nor a default.
         """
         if target.startswith("**"):
             return {}
@@ -183,7 +183,7 @@ class Interpreter:
         Returns
         -------
         object
-            What it returns.
+            The result of the call.
         """
         return target(*args, **kwargs)
 
@@ -202,7 +202,7 @@ class Interpreter:
         Returns
         -------
         object
-            What it returns.
+            The result of the call.
         """
         return getattr(args[0], target)(*args[1:], **kwargs)
 
@@ -221,7 +221,7 @@ class Interpreter:
         Returns
         -------
         object
-            What it returns.
+            The result of the call.
         """
         return self.fetch_attr(target)(*args, **kwargs)
 

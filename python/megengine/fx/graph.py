@@ -51,15 +51,14 @@ class NodeList:
 
 
 class Graph(core.Graph):
-    """A program as nodes in the order in which they run: inputs first, the output last.
+    """Holds a program as nodes in the order in which they run: inputs first, the output last.
 
-    The nodes of a traced module (`traced_module.expr`) make several values, or others than
-    themselves.
+    Nodes of a traced module (`traced_module.expr`) may make several values.
 
     Parameters
     ----------
     owning_module : GraphModule or None
-        Whose graph this is. Names in call_module and get_attr nodes are paths from it.
+        Module that the graph belongs to. Names in call_module and get_attr nodes are paths from it.
 
     Examples
     --------
@@ -100,7 +99,8 @@ class Graph(core.Graph):
     ) -> Node:
         """Makes a node at the insertion point.
 
-        That is the end, unless in `inserting_before` or `inserting_after`.
+        The insertion point is the end of the graph, except in `inserting_before` and
+        `inserting_after`.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Graph(core.Graph):
         ValueError
             For an unknown opcode or a target of the wrong kind.
         GraphError
-            For arguments that are nodes of another graph, and in the graph of a traced module.
+            For arguments that are nodes of another graph, and for the graph of a traced module.
         """
         wanted = name or self._name_for(op, target)
         self._must_hold_nodes_alone("create_node")
@@ -289,7 +289,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         result : Node, constant or container
-            What to return; tuples, lists and dicts may hold nodes and constants.
+            The result; tuples, lists and dicts may hold nodes and constants.
         type_expr : object
             Annotation of the value, kept in ``node.type``; None for none.
 
@@ -316,12 +316,12 @@ class Graph(core.Graph):
         Parameters
         ----------
         n : Node or None
-            None is for the beginning.
+            The node; None stands for the beginning of the graph.
 
         Returns
         -------
         context manager
-            Its end gives the former place back.
+            Leaving it restores the former place.
         """
         return _InsertPoint(self, self._place(n) if n is not None else self.first)
 
@@ -331,12 +331,12 @@ class Graph(core.Graph):
         Parameters
         ----------
         n : Node or None
-            None is for the end.
+            The node; None stands for the end of the graph.
 
         Returns
         -------
         context manager
-            Its end gives the former place back.
+            Leaving it restores the former place.
         """
         return _InsertPoint(self, self.following(self._place(n)) if n is not None else None)
 
@@ -348,7 +348,7 @@ class Graph(core.Graph):
     # -- edits -----------------------------------------------------------------------------------
 
     def insert(self, call: Any, before: Call | None = None) -> None:
-        """Puts a call that stands in no graph into this one.
+        """Puts a node that stands in no graph into this one.
 
         Parameters
         ----------
@@ -360,7 +360,7 @@ class Graph(core.Graph):
         Raises
         ------
         GraphError
-            When ``call`` stands in a graph, or ``before`` in another one.
+            If ``call`` stands in a graph, or ``before`` in another one.
         """
         super().insert(call, before)
         call._maker = self
@@ -376,7 +376,7 @@ class Graph(core.Graph):
         Raises
         ------
         GraphError
-            While another node reads it; names the readers.
+            If another node reads it; the message names the readers.
         """
         self.erase(to_erase)
 
@@ -434,15 +434,16 @@ class Graph(core.Graph):
         g : Graph
             Graph whose nodes are copied.
         val_map : dict of Node to Node
-            Old node to value here; nodes in it are not copied, copies are added.
+            Mapping of a node of ``g`` to its value here. Nodes in it are not copied; the copies are
+            added to it.
         return_output_node : bool
             Whether to return the output node of ``g`` too.
 
         Returns
         -------
         Node, container or None
-            What ``g`` returns, in terms of this graph; with return_output_node, a pair of that and
-            ``g``'s output node.
+            The result of ``g`` in terms of this graph; with return_output_node, a pair of that and
+            the output node of ``g``.
         """
         output = next((node for node in reversed(g) if node.op == "output"), None)
         copy_calls(
@@ -462,17 +463,17 @@ class Graph(core.Graph):
         return copied
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] = Node.is_impure) -> bool:
-        """Erases nodes that nobody reads and that change nothing.
+        """Erases nodes that no node reads and that change nothing.
 
         Parameters
         ----------
         is_impure_node : callable
-            Called with a node that nobody reads; True keeps it.
+            Function that is called with a node that no node reads; True keeps the node.
 
         Returns
         -------
         bool
-            Whether there were any.
+            Whether a node was erased.
 
         Raises
         ------
@@ -483,17 +484,17 @@ class Graph(core.Graph):
         return self.erase_dead(is_impure_node) > 0
 
     def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
-        """Erases, from the end, nodes that nobody reads, but for inputs and the output.
+        """Erases, from the end, nodes that no node reads, except inputs and the output.
 
         Parameters
         ----------
         is_needed : callable
-            Called with a node that nobody reads; True keeps it.
+            Function that is called with a node that no node reads; True keeps the node.
 
         Returns
         -------
         int
-            How many there were.
+            Number of erased nodes.
         """
         return super().erase_dead(lambda call: call.op in ("placeholder", "output") or is_needed(call))
 
@@ -522,14 +523,14 @@ class Graph(core.Graph):
     def lint(self, for_inference: bool = False) -> list[str]:
         """Checks that the graph is well formed.
 
-        Inputs stand before other nodes and one output, if any, is the last; every node reads only
-        earlier ones and is listed by those as a user; names are unique; targets have the right kind
-        and, with an owning_module, exist in it, and that module runs this graph.
+        In such a graph, inputs stand before other nodes, and one output, if any, is the last. Every
+        node reads only earlier ones, which list it as a user. Names are unique. Targets have the
+        right kind and, with an owning_module, exist in it, and that module runs this graph.
 
         Parameters
         ----------
         for_inference : bool
-            Whether to check also that nothing that is called is in training mode.
+            Whether to check also that no called module is in training mode.
 
         Returns
         -------
@@ -540,7 +541,7 @@ class Graph(core.Graph):
         Raises
         ------
         GraphError
-            For a graph that is not well formed; names the node and its line.
+            For a graph that is not well formed; the message names the node and its line.
         """
         return lint(self, for_inference)
 
@@ -569,7 +570,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         root_module : str
-            What its first parameter, the module, is called.
+            Name of the function's first parameter, the module.
 
         Returns
         -------

@@ -49,17 +49,17 @@ class GraphModule(M.Module):
     Parameters
     ----------
     root : Module or mapping of str
-        A module, or dotted paths to modules and tensors. What the graph names is taken from it, at
-        the same paths, and shared with it; the modules on the way are new, plain ones.
+        A module, or a mapping of dotted paths to modules and tensors. The new module shares what
+        the graph names with it, at the same paths; the modules on the way are new, plain ones.
     graph : Graph
-        Belongs to the new module afterwards.
+        Graph to run, which belongs to the new module afterwards.
     class_name : str
         Name of the class in generated code.
 
     Raises
     ------
     TypeError
-        For what is no graph.
+        If ``graph`` is no graph.
     KeyError
         For a name in the graph that a mapping lacks.
     AttributeError
@@ -221,7 +221,7 @@ class GraphModule(M.Module):
         Returns
         -------
         bool
-            False, and nothing is done, when something else is in the way.
+            False if something else is in the way; then nothing is done.
         """
         holder: Any = self
         for step in target.split(".")[:-1]:
@@ -245,7 +245,7 @@ class GraphModule(M.Module):
         Returns
         -------
         bool
-            False when there is no module.
+            False if there is no module at the path.
         """
         path, _, last = target.rpartition(".")
         holder = attribute_at(self, path, default=None)
@@ -285,7 +285,7 @@ class GraphModule(M.Module):
         Raises
         ------
         ModelFileError
-            A ValueError, for what is not data, such as hooks.
+            If the module holds what is not data, such as hooks; the error is a ValueError.
         """
         modules.save(self, f)
 
@@ -314,15 +314,15 @@ class GraphModule(M.Module):
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: MapLocation = None) -> GraphModule:
     """Reads the GraphModule that `GraphModule.save` wrote.
 
-    Reading runs no code that the file chose.
+    No code that the file chooses is run.
 
     Parameters
     ----------
     f : str, path or binary file
         Where to read; a file must be open for reading.
     trusted : iterable or mapping of str
-        Functions and classes of yours that the graph calls: a list, or a mapping from the names in
-        the file.
+        Functions and classes of the program that the graph calls: a list, or a mapping from the
+        names in the file.
     map_location : str, mapping of str to str, callable or None
         Where tensors go: a device, a mapping of devices, or a function from logical device name to
         device, as in `megengine.load`. None: where they were.
@@ -330,12 +330,12 @@ def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), 
     Returns
     -------
     GraphModule
-        With tensors of its own.
+        The module, with tensors of its own.
 
     Raises
     ------
     ModelFileError
-        A ValueError, for a file that cannot be read.
+        For a file that cannot be read; the error is a ValueError.
 
     See Also
     --------

@@ -128,7 +128,7 @@ def name_of_function(target: Callable[..., Any]) -> str:
 
 
 class Node(Call, Value):
-    """One step of a graph, and the value that it makes.
+    """Is one step of a graph, and the value that it makes.
 
     `Graph.create_node` and its like make nodes.
     ``users`` is a dict whose keys are the nodes that read this one; ``meta``, a dict for passes,
@@ -314,7 +314,7 @@ class Node(Call, Value):
         *,
         propagate_meta: bool = False,
     ) -> list[Node]:
-        """Lets the users of this node read another one instead.
+        """Makes the users of this node read another one instead.
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class Node(Call, Value):
         delete_user_cb : callable
             Called with each user; where it returns False, that user stays as it is.
         propagate_meta : bool
-            Whether ``replace_with``, whose meta must be empty, takes this node's.
+            Whether ``replace_with``, whose meta must be empty, takes the meta of this node.
 
         Returns
         -------
@@ -333,7 +333,7 @@ class Node(Call, Value):
         Raises
         ------
         AssertionError
-            With propagate_meta, when ``replace_with`` has meta of its own.
+            With propagate_meta, if ``replace_with`` has meta of its own.
         """
         if propagate_meta:
             if replace_with.meta.keys() - {MODULE}:
@@ -368,7 +368,7 @@ class Node(Call, Value):
         Raises
         ------
         IndexError
-            When there is none at the index.
+            If there is no argument at the index.
         """
         args = list(self.args)
         try:
@@ -380,7 +380,7 @@ class Node(Call, Value):
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Puts in a positional argument.
+        """Inserts a positional argument.
 
         Parameters
         ----------

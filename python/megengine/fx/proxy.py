@@ -44,10 +44,10 @@ def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
 
 
 class Proxy(Unknown):
-    """A value of the program while it is traced: what is done with it becomes nodes.
+    """Stands for a value of the program while it is traced: operations on it become nodes.
 
-    Operators, methods, attributes and functions are recorded. What needs the value (conditions,
-    ``len``, loops) raises `TraceError`.
+    Operators, methods, attributes and functions are recorded. Conditions, ``len`` and loops, which
+    need the value, raise `TraceError`.
 
     Parameters
     ----------

@@ -69,9 +69,9 @@ def list(
     Raises
     ------
     FetcherError
-        When the repository cannot be had.
+        If the repository cannot be fetched.
     RuntimeError
-        When it needs packages that are not installed.
+        If it needs packages that are not installed.
 
     Notes
     -----
@@ -111,7 +111,7 @@ def load(
     repo_info : str
         "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
     entry : str
-        One of the names that ``list`` returns.
+        Name of the entry, one of those that ``list`` returns.
     *args : object
         Positional arguments of the entry.
     git_host : str
@@ -128,7 +128,7 @@ def load(
     Returns
     -------
     object
-        What the entry returns, for example a model.
+        The result of the entry, for example a model.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def help(
     repo_info : str
         "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
     entry : str
-        One of the names that ``list`` returns.
+        Name of the entry, one of those that ``list`` returns.
     git_host : str
         Host of the repository, "github.com" by default.
     use_cache : bool
@@ -299,8 +299,8 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | N
     Parameters
     ----------
     url : str
-        If the file name ends in eight or more hexadecimal digits, such as model_78a63ca6.pkl, they
-        must agree with the content's SHA-256 (or MD5).
+        Address of the file. If its name ends in eight or more hexadecimal digits, such as
+        model_78a63ca6.pkl, they must agree with the content's SHA-256 (or MD5).
     model_dir : str, PathLike or None
         Folder in which a copy is kept; None: one in the user's cache folder.
 
@@ -312,9 +312,9 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | N
     Raises
     ------
     RuntimeError
-        When the hash does not agree or the file is damaged.
+        If the hash does not agree or the file is damaged.
     HTTPDownloadError
-        When the file cannot be had.
+        If the file cannot be fetched.
     ValueError
         For an address without a file name.
 

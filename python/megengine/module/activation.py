@@ -47,7 +47,7 @@ class Softmax(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.softmax(inputs, self.axis)
 
@@ -78,7 +78,7 @@ class Sigmoid(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.nn.sigmoid(inputs)
 
@@ -114,7 +114,7 @@ class SiLU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.silu(inputs)
 
@@ -151,7 +151,7 @@ class GELU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.gelu(inputs)
 
@@ -188,7 +188,7 @@ class ReLU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.nn.relu(x)
 
@@ -236,7 +236,7 @@ class PReLU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------
@@ -295,6 +295,6 @@ class LeakyReLU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.leaky_relu(inputs, self.negative_slope)

@@ -266,7 +266,7 @@ class Conv3d(_ConvNd):
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         return F.conv3d(
             inp,
@@ -389,7 +389,7 @@ class ConvTranspose2d(_ConvTransposeNd):
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         return F.conv_transpose2d(
             inp,

@@ -95,7 +95,7 @@ class DeformableConv2d(_ConvNd):
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         return F.deformable_conv2d(
             inp,
@@ -231,7 +231,7 @@ class RegionRestrictedConv(_ConvNd):
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         padding = self.padding
         if self.padding_mode != "zeros":

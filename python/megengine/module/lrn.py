@@ -67,6 +67,6 @@ class LocalResponseNorm(Module):
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         return F.local_response_norm(inp, self.kernel_size, self.k, self.alpha, self.beta)

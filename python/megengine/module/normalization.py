@@ -101,7 +101,7 @@ class GroupNorm(_Norm):
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         return F.nn.group_norm(x, self.num_groups, self.affine, self.weight, self.bias, self.eps)
 
@@ -153,7 +153,7 @@ class InstanceNorm(_Norm):
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         return F.nn.instance_norm(x, self.affine, self.weight, self.bias, self.eps)
 
@@ -214,7 +214,7 @@ class LayerNorm(_Norm):
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         return F.nn.layer_norm(
             x, self.normalized_shape, self.affine, self.weight, self.bias, self.eps
@@ -292,7 +292,7 @@ class GeneralNorm(_Norm):
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
 
         Raises
         ------
@@ -361,7 +361,7 @@ class RMSNorm(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------

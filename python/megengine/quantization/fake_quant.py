@@ -97,7 +97,7 @@ class FakeQuantize(_FakeQuantize):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         out = tqt_forward(self.qmin, self.qmax, inp, self.scale)
         out.qparams.update(self.get_qparams())
@@ -270,7 +270,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         weight: Tensor | float | None = self.grad_scale
         if weight is None:

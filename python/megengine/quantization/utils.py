@@ -59,7 +59,7 @@ def tqt_forward(qmin: int, qmax: int, inp: Tensor, scale: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        Of the shape and dtype of ``inp``.
+        Tensor of the shape and dtype of ``inp``.
 
     References
     ----------
@@ -95,7 +95,7 @@ def lsq_forward(
     Returns
     -------
     Tensor
-        Of the shape and dtype of ``inp``.
+        Tensor of the shape and dtype of ``inp``.
 
     References
     ----------

@@ -218,7 +218,7 @@ class RNG:
         Returns
         -------
         Tensor
-            Of shape ``size``, float32.
+            The draws, of shape ``size``, float32.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class RNG:
         Returns
         -------
         Tensor
-            Of shape ``size``, float32.
+            The draws, of shape ``size``, float32.
 
         Raises
         ------
@@ -292,12 +292,12 @@ class RNG:
             Parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean shape *
             scale.
         size : int, Tensor, sequence of int or Tensor, or None
-            What to put before the parameters' shape; None draws once for each.
+            Extents that are put before the parameters' shape; None draws once for each parameter.
 
         Returns
         -------
         Tensor
-            Of shape ``size`` and then the parameters', float32.
+            The draws, of shape ``size`` and then that of the parameters, float32.
 
         Raises
         ------
@@ -331,12 +331,12 @@ class RNG:
             Parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean alpha /
             (alpha + beta).
         size : int, Tensor, sequence of int or Tensor, or None
-            What to put before the parameters' shape; None draws once for each.
+            Extents that are put before the parameters' shape; None draws once for each parameter.
 
         Returns
         -------
         Tensor
-            Of shape ``size`` and then the parameters', float32.
+            The draws, of shape ``size`` and then that of the parameters, float32.
 
         Raises
         ------

@@ -405,7 +405,7 @@ class TracedModule(Module):
         Raises
         ------
         ModelFileError
-            A ValueError, for what is not data, such as hooks.
+            If the module holds what is not data, such as hooks; the error is a ValueError.
         """
         top = self if self._is_top else copy.copy(self)
         if top is not self:

@@ -273,7 +273,7 @@ class MkldnnBatchNorm(Module):
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         shape = (-1,) + (1,) * (x.ndim - 2)
         return ops.fma3(x, self.factor.reshape(shape), self.shift.reshape(shape))

@@ -697,7 +697,7 @@ def sum_op_stats(flops: list[Row], bar_length_max: int = 20) -> tuple[int, list[
     flops_num : int
         Sum of the operations.
     rows : list of dict
-        With shares and bars.
+        The rows, with shares and bars.
 
     Examples
     --------
@@ -737,7 +737,7 @@ def sum_param_stats(params: list[Row], bar_length_max: int = 20) -> tuple[int, i
     size : int
         Sum of the bytes.
     rows : list of dict
-        With shares and bars.
+        The rows, with shares and bars.
 
     Examples
     --------
@@ -767,7 +767,7 @@ def sum_activations_stats(
     size : int
         Sum of the bytes.
     rows : list of dict
-        With shares and bars.
+        The rows, with shares and bars.
 
     Examples
     --------

@@ -34,7 +34,7 @@ class Transform(ABC):
         Returns
         -------
         object
-            As many samples.
+            The transformed samples, as many as were given.
         """
         return tuple(self.apply(sample) for sample in inputs)
 

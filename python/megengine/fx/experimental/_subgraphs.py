@@ -103,7 +103,7 @@ class UnionFind:
     Parameters
     ----------
     n : int
-        How many numbers there are; they begin at 0.
+        Number of numbers, which begin at 0.
 
     References
     ----------
@@ -144,7 +144,7 @@ class UnionFind:
         Returns
         -------
         int
-            The same for all of its numbers.
+            The number of the set, the same for all its members.
 
         Raises
         ------

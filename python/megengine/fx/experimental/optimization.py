@@ -94,9 +94,9 @@ def matches_module_pattern(
 def fuse(model: M.Module, inplace: bool = False, *, verify: object = None) -> GraphModule:
     """Folds batch normalizations into the convolutions before them, for inference.
 
-    A pair stays as it is when others read the convolution's result, or the normalization has no
-    running statistics. A convolution that is called, or whose tensors are read, elsewhere too stays
-    there; the pair gets one of its own.
+    A pair stays as it is if other nodes read the convolution's result, or if the normalization has
+    no running statistics. If a convolution is also called elsewhere, or its tensors are read
+    elsewhere, the pair gets a copy of it.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class _DropoutRemover(Transformer):
 
 
 def remove_dropout(model: M.Module, *, verify: object = None) -> GraphModule:
-    """Removes dropout, be it modules or calls of the function.
+    """Removes dropout, modules as well as calls of the function.
 
     Parameters
     ----------
@@ -231,9 +231,9 @@ def optimize_for_inference(
 ) -> GraphModule:
     """Makes a copy of a model that infers faster on the CPU.
 
-    Batch normalization is folded, dropout is removed, and layers work in oneDNN's layouts; they
-    work on copies wherever the model may write into tensors that they make or hold. How many
-    conversions are left is logged as "mkldnn conversions: 2", at level INFO.
+    It folds batch normalization, removes dropout, and lets layers work in oneDNN's layouts; they
+    work on copies wherever the model may write into tensors that they make or hold. The log tells
+    how many conversions are left, at level INFO: "mkldnn conversions: 2".
 
     Parameters
     ----------

@@ -144,7 +144,7 @@ class QATModule(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return self._apply_fakequant_with_observer(
             target, self.weight_fake_quant, self.weight_observer
@@ -161,7 +161,7 @@ class QATModule(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return self._apply_fakequant_with_observer(target, self.act_fake_quant, self.act_observer)
 
@@ -181,7 +181,7 @@ class QATModule(Module):
         Returns
         -------
         Tensor or None
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return fake_quant_bias(target, inp, w_qat)
 

@@ -148,7 +148,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         y = self._calc_linear(real_values(inp), real_values(self.weight), self.bias)
         return in_dtype(y, self.output_dtype)
@@ -245,7 +245,7 @@ class Conv2d(float_conv.Conv2d, Plain):
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         inp, padding = self._padded(inp)
         return FQ.conv_bias_activation(
@@ -363,7 +363,7 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         use_relu = FQ.is_relu(nonlinear_mode)
         y = self.calc_conv_transpose2d(real_values(inp), real_values(self.weight), self.bias)
@@ -553,7 +553,7 @@ class Linear(Plain):
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         use_relu = FQ.is_relu(nonlinear_mode)
         weight, dtype = self.weight, self.output_dtype

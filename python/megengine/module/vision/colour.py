@@ -304,7 +304,7 @@ class LinearContrast(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         n, c = inp._tuple_shape[:2]
         size = (n, c if self.per_channel else 1, 1, 1)

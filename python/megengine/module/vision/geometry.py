@@ -226,7 +226,7 @@ class Resize(Module):
         Parameters
         ----------
         inp : Tensor
-            As ``format`` says, float or uint8.
+            Images, with axes as ``format`` says, float or uint8.
 
         Returns
         -------
@@ -311,12 +311,12 @@ class Rotate(Module):
         Parameters
         ----------
         inp : Tensor
-            As ``format`` says, float or uint8.
+            Images, with axes as ``format`` says, float or uint8.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.vision.rotate(inp, self.angle, self.format, self.interp_mode)
 

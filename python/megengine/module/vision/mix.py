@@ -84,9 +84,9 @@ class Mixup(Module):
         Returns
         -------
         data : Tensor
-            Of the shape of ``data1``.
+            The data, of the shape of ``data1``.
         label : Tensor
-            Of the shape of ``label1``.
+            The labels, of the shape of ``label1``.
         """
         weight = self.sample(data1._tuple_shape[0])
         return _weigh(weight, data1, data2), _weigh(weight, label1, label2)
@@ -162,9 +162,9 @@ class Cutmix(Module):
         Returns
         -------
         data : Tensor
-            Of the shape of ``data1``.
+            The data, of the shape of ``data1``.
         label : Tensor
-            Of the shape of ``label1``.
+            The labels, of the shape of ``label1``.
         """
         n, _, height, width = data1._tuple_shape
         weight, y, x = (value.reshape(n, 1, 1, 1) for value in self.sample(n))

@@ -111,7 +111,7 @@ class CIFAR10(DatasetInMemory):
         Parameters
         ----------
         filenames : sequence of str
-            Their names in the folder.
+            Names of the files in the folder.
 
         Returns
         -------

@@ -94,7 +94,7 @@ class MNIST(DatasetInMemory):
         Parameters
         ----------
         train : bool
-            The training images, or else the test images.
+            Whether to read the training images; False reads the test images.
 
         Returns
         -------

@@ -10,7 +10,7 @@ class Objects365(AnnotatedImages):
     parts of ``order``.
 
     Parts and errors are those of `COCO`, without keypoints. ``class_names`` has the order of the
-    second release of the dataset; ``cats`` is what the annotation file says.
+    second release of the dataset; ``cats`` holds the categories of the annotation file.
 
     Parameters
     ----------

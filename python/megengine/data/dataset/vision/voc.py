@@ -141,7 +141,7 @@ class PascalVOC(VisionDataset):
         Returns
         -------
         dict of str
-            Tags to texts, or to the dicts below.
+            Tags to texts or, for elements with children, to dicts.
         """
         children = list(node)
         if not children:

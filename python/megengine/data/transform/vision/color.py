@@ -12,15 +12,15 @@ from .vision_transform import ColorTransform, VisionTransform
 
 
 class Normalize(ColorTransform):
-    """Normalizes images: ``(image - mean) / std``, as float32, or float64 where the image is that
+    """Normalizes images: ``(image - mean) / std``, in float32, or in float64 for images of float64
     or of wide integers.
 
     Parameters
     ----------
     mean : float or sequence of float
-        One number or one per channel, in the units of the image.
+        Mean in the units of the image: one number, or one per channel.
     std : float or sequence of float
-        One number or one per channel, not 0, in the units of the image.
+        Standard deviation in the units of the image: one number, or one per channel, not 0.
     order : sequence of str or None
         Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
@@ -258,8 +258,8 @@ class ColorJitter(ColorTransform):
     Parameters
     ----------
     brightness, contrast, saturation, hue : float
-        As ``value`` of `BrightnessTransform`, `ContrastTransform`, `SaturationTransform` and
-        `HueTransform`; 0 leaves one out.
+        Range of each change: ``value`` of `BrightnessTransform`, `ContrastTransform`,
+        `SaturationTransform` and `HueTransform`; 0 leaves a change out.
     order : sequence of str or None
         Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 

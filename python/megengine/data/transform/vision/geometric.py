@@ -337,7 +337,7 @@ class RandomResizedCrop(VisionTransform):
 
     Notes
     -----
-    After ten draws that do not fit into the image it takes a part of its centre.
+    If ten draws do not fit into the image, the part is taken from its centre.
 
     References
     ----------
