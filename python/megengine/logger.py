@@ -47,7 +47,8 @@ _mgb_level = _default_level
 
 
 class MegEngineLogFormatter(logging.Formatter):
-    """Short coloured lines for a terminal; full plain lines for ``log_fout``.
+    """Formats messages as short coloured lines for a terminal, and as full plain lines for
+    ``log_fout``.
 
     Messages longer than ``max_lines`` lines keep their head and tail and say how many were cut.
 
@@ -84,7 +85,7 @@ class MegEngineLogFormatter(logging.Formatter):
         super().__init__(fmt, datefmt, **kwargs)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Text of one record; also writes the full text to ``log_fout`` when there is one.
+        """Returns the text of one record, and writes the full text to ``log_fout`` if there is one.
 
         Parameters
         ----------
@@ -128,7 +129,7 @@ class MegEngineLogFormatter(logging.Formatter):
 
 
 class MegBrainLogFormatter(MegEngineLogFormatter):
-    """The same lines, marked ``[mgb]``: messages of the native runtime.
+    """Formats messages of the native runtime: the same lines, marked ``[mgb]``.
 
     Parameters
     ----------
@@ -142,12 +143,12 @@ class MegBrainLogFormatter(MegEngineLogFormatter):
 
 
 def stderr_is_terminal() -> bool:
-    """Tells whether what is written to ``sys.stderr`` now goes to a terminal.
+    """Tells whether ``sys.stderr`` writes to a terminal now.
 
     Returns
     -------
     bool
-        Whether it does.
+        True if it does.
     """
     try:
         return sys.stderr.isatty()
@@ -175,7 +176,7 @@ def get_logger(
     Parameters
     ----------
     name : str or None
-        As for ``logging.getLogger``; None is the root logger.
+        Name of the logger, as for ``logging.getLogger``; None is the root logger.
     formatter : subclass of Formatter
         Class of the formatter.
 
@@ -212,12 +213,12 @@ def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a")
     fout : str, PathLike, IO or None
         A path, an open text file, or None to stop.
     mode : str
-        How a path is opened, "a" or "w".
+        Mode in which a path is opened: "a" appends, "w" begins anew.
 
     Raises
     ------
     OSError
-        When the path cannot be opened.
+        If the path cannot be opened.
 
     Examples
     --------
@@ -246,7 +247,7 @@ def set_log_level(level: int | str, update_existing: bool = True) -> int:
         A ``logging`` number or one of DEBUG, INFO, WARN, ERROR. The variable
         ``MEGENGINE_LOGGING_LEVEL`` sets it from the start.
     update_existing : bool
-        Whether loggers that exist get it, too; otherwise those made from now on.
+        Whether to set it for existing loggers, too; False sets it for loggers made from now on.
 
     Returns
     -------

@@ -25,7 +25,7 @@ _FORMATS = ("default", "nchw", "nhwc")
 
 
 class Tensor(ArrayMethodMixin):
-    """An n-dimensional array on one device.
+    """Holds an n-dimensional array on one device.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ class Tensor(ArrayMethodMixin):
     Raises
     ------
     RuntimeError
-        When data is a Tensor and another dtype or device is asked for (use astype, to).
+        If data is a Tensor and another dtype or device is asked for (use astype, to).
     TypeError
         For a dtype that is not supported.
 
     Notes
     -----
-    Operators work element by element, with NumPy's rules of broadcasting; an in-place write makes
-    the tensor hold another value, and values derived from it before stay.
+    Operators work element by element, with NumPy's rules of broadcasting. An in-place write makes
+    the tensor hold another value; values that were computed from it before stay.
 
     Examples
     --------
@@ -257,7 +257,7 @@ class Tensor(ArrayMethodMixin):
         Parameters
         ----------
         value : Tensor, number or array_like
-            What they become; it is broadcast to the tensor's shape.
+            New value of the elements, which is broadcast to the tensor's shape.
         """
         self[...] = value
 
@@ -277,7 +277,7 @@ class Tensor(ArrayMethodMixin):
         Returns
         -------
         Tensor
-            The value on that device; the tensor itself if it is there.
+            The value on that device; the tensor itself if it is there already.
 
         Raises
         ------
@@ -378,7 +378,7 @@ tensor = Tensor
 
 
 class Parameter(Tensor):
-    """A Tensor that modules list and optimizers update; arguments as of `Tensor`.
+    """Is a Tensor that modules list and optimizers update; arguments are those of `Tensor`.
 
     Operations on it give plain Tensors.
 

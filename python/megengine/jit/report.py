@@ -13,7 +13,7 @@ from . import plan_html, plan_text
 
 @dataclass(frozen=True)
 class PlannedBuffer:
-    """One block of memory in a plan, and the values that share it.
+    """Describes a block of memory in a plan, and the values that share it.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class PlannedBuffer:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One plan that the search found: the memory and time of a call.
+    """Holds the memory and time of a call, by one plan that the search found.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """The measured time and memory of runs of a traced function.
+    """Holds the measured time and memory of runs of a traced function.
 
     Parameters
     ----------
@@ -115,16 +115,16 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class OutsideProgram:
-    """Memory of a program that is no part of its plan, because another framework runs it.
+    """Describes memory of a program outside of its plan, because another framework runs that part.
 
     Parameters
     ----------
     what : str
-        An operation with the user's line, or what is held.
+        An operation with the user's line, or a description of what is held.
     why : str
-        Why it is not planned.
+        Reason why it is not planned.
     bytes : int
-        Of the tensors that it reads and gives; 0 where that is not known.
+        Bytes of the tensors that it reads and returns; 0 if that is not known.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class OutsideProgram:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What one step of a plan asks of a described GPU.
+    """Estimates what one step of a plan asks of a GPU.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class StepCost:
     instructions, instructions_of_element : float
         Scalar instructions of generated code, in all and for each element.
     seconds : float or None
-        Modelled; None where the work follows from values.
+        Modelled seconds; None if the work depends on values.
     ir : str
         The generated kernel as text, or empty.
 
@@ -204,8 +204,8 @@ _KINDS = {
 
 @dataclass(frozen=True, repr=False)
 class MemoryPlan:
-    """The memory plan of one call of a traced function, as returned by `jit.trace.plan` and
-    ``memory_plan``.
+    """Describes the memory of one call of a traced function, as `jit.trace.plan` and
+    ``memory_plan`` return it.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ class MemoryPlan:
         The plans that the search chose from, from the fastest to the smallest (empty unless
         something asked for a search).
     measured : MeasuredRun or None
-        What runs took, with ``profiling=True``.
+        Time and memory that runs took, with ``profiling=True``; else None.
     function : str
         Name and line of the traced function, for the page's title.
     limit : int or None
@@ -283,7 +283,7 @@ class MemoryPlan:
         Parameters
         ----------
         *uses : str
-            "input", "parameter", "constant", ..., see `PlannedBuffer`.
+            Uses to count, such as "input", "parameter" and "constant", see `PlannedBuffer`.
 
         Returns
         -------
@@ -346,7 +346,7 @@ class MemoryPlan:
         Parameters
         ----------
         *uses : str
-            As of `PlannedBuffer`; none means all.
+            Uses to count, such as "input" and "parameter", see `PlannedBuffer`; none means all.
 
         Returns
         -------
@@ -374,7 +374,8 @@ class MemoryPlan:
         Parameters
         ----------
         title : str or None
-            Its heading; None: the function's name and line. Limit and date stand below it.
+            Heading of the page; None takes the function's name and line. Limit and date stand below
+            it.
 
         Returns
         -------
@@ -402,7 +403,8 @@ class MemoryPlan:
 
 @dataclass(frozen=True, repr=False)
 class GeneratedKernel:
-    """One compiled kernel: the operations it stands for, its code, and what compiling it cost.
+    """Describes a compiled kernel: the operations it computes, its code, and what compiling it
+    cost.
 
     Parameters
     ----------
@@ -458,7 +460,8 @@ class GeneratedKernel:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> GeneratedKernel:
-        """Takes a row of the native runtime for its kernel, and its texts out of the row.
+        """Makes the description of a kernel from a row of the native runtime, and takes its texts
+        out of the row.
 
         Parameters
         ----------
@@ -475,7 +478,7 @@ class GeneratedKernel:
 
 
 class Kernels(list[GeneratedKernel]):
-    """A list of kernels that is shown as a table, also in notebooks.
+    """Lists kernels, and is shown as a table, also in notebooks.
 
     Parameters
     ----------
@@ -497,7 +500,7 @@ class Kernels(list[GeneratedKernel]):
 
 
 def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
-    """Returns the curve of the segment that takes most, as `CurvePoint` objects.
+    """Returns the curve of the segment that takes most memory, as `CurvePoint` objects.
 
     Parameters
     ----------
@@ -524,15 +527,15 @@ def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
 
 
 def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]], allocator_peak_bytes: int) -> MeasuredRun | None:
-    """Returns what runs took, from profiles beside the plans of the same segments; None before the
-    first run.
+    """Returns the time and memory that runs took, from the profiles of the segments; None before
+    the first run.
 
     Parameters
     ----------
     segments, profiles : list of dict of str
         Rows of the native runtime.
     allocator_peak_bytes : int
-        Goes into the result.
+        Peak bytes of the allocator, which go into the result.
 
     Returns
     -------
@@ -567,12 +570,13 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
     segments : list of dict of str
         Rows of the native runtime, one for each compiled part of a call.
     measured : MeasuredRun or None
-        Goes into the result.
+        Measured runs, which go into the result.
 
     Returns
     -------
     MemoryPlan
-        Sums of the segments', but for what each has while it runs: the most of them.
+        The plan of the call. Its numbers are sums over the segments; those of memory that a segment
+        has only while it runs are the largest one.
 
     Examples
     --------
@@ -616,7 +620,7 @@ def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
     Returns
     -------
     dict of str
-        In the form of `trace.get_profile`.
+        The table, as `trace.get_profile` returns it.
 
     Examples
     --------

@@ -116,7 +116,8 @@ class _BatchNorm(_Norm):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalization of (N, C) or (N, C, L) inputs, over all axes but the channels.
+    """Normalizes (N, C) or (N, C, L) inputs over all axes but the channels, with statistics of the
+    batch.
 
     Statistics and modes are those of `BatchNorm2d`.
 
@@ -145,7 +146,8 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalization of (N, C, H, W) inputs: each channel to mean 0 and variance 1.
+    """Normalizes each channel of (N, C, H, W) inputs to mean 0 and variance 1, with statistics of
+    the batch.
 
     ``y = (x - mean) / sqrt(var + eps) * weight + bias`` per channel. Training mode uses the batch's
     mean and biased variance and updates the running ones, whose variance is unbiased; `eval` mode
@@ -202,7 +204,8 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of (N, C, D, H, W) inputs, over all axes but the channels.
+    """Normalizes (N, C, D, H, W) inputs over all axes but the channels, with statistics of the
+    batch.
 
     Statistics and modes are those of `BatchNorm2d`.
 
@@ -230,7 +233,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization with the statistics of all processes of a group.
+    """Normalizes each channel with the statistics of the batches of all processes of a group.
 
     Inputs are (N, C, ...), 2-D to 5-D. Use it in data-parallel training when the batch of one
     process is too small for good statistics.

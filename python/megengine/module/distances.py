@@ -15,7 +15,7 @@ __all__ = ["Bilinear", "CosineSimilarity", "PairwiseDistance"]
 
 
 class Bilinear(Weighted):
-    """Bilinear map ``y[o] = x1 @ weight[o] @ x2 + bias[o]`` of the last axes.
+    """Computes the bilinear map ``y[o] = x1 @ weight[o] @ x2 + bias[o]`` of the last axes.
 
     Parameters
     ----------

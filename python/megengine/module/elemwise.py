@@ -36,12 +36,12 @@ class Concat(Module):
         inps : iterable of Tensor
             Tensors whose extents are equal, except along ``axis``.
         axis : int
-            Counts from the end if negative.
+            Axis along which to join; negative numbers count from the end.
 
         Returns
         -------
         Tensor
-            Joined along ``axis``.
+            The tensors, joined along ``axis``.
         """
         return F.concat(inps, axis)
 
@@ -79,7 +79,7 @@ class Elemwise(Module):
         Parameters
         ----------
         *inps : Tensor
-            As many Tensors as the function takes; shapes broadcast.
+            Operands, as many Tensors as the function takes; their shapes broadcast.
 
         Returns
         -------

@@ -24,7 +24,8 @@ class Embedding(Module):
     num_embeddings, embedding_dim : int
         Rows and columns of the table ``weight``.
     padding_idx : int or None
-        A row that starts as zeros and gets no gradient; negative ones count from the end.
+        Index of a row that starts as zeros and gets no gradient; negative numbers count from the
+        end.
     max_norm, norm_type : float or None
         Must be None: other values are not supported.
     initial_weight : Tensor, array_like or None
@@ -138,7 +139,7 @@ class Embedding(Module):
         freeze : bool
             Whether the table stays as it is, without gradients.
         padding_idx : int or None
-            A row that gets no gradient; it keeps its values.
+            Index of a row that gets no gradient; the row keeps its values.
         max_norm, norm_type : float or None
             Must be None: other values are not supported.
         sparse : bool

@@ -38,7 +38,7 @@ def fill_(tensor: Tensor, val: float) -> None:
     tensor : Tensor
         Any shape, float dtype.
     val : float
-        What every element becomes.
+        New value of every element.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
     tensor : Tensor
         Any shape, float dtype.
     a, b : float
-        Bounds of the draws.
+        Lower bound, which draws may reach, and upper bound, which they do not reach.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
     """Fill ``tensor`` with draws uniform over [-a, a), a = gain * sqrt(6 / (fan_in + fan_out)).
 
-    Keeps the variance of values and gradients about equal through layers with a symmetric
+    This keeps the variance of values and gradients about equal through layers with a symmetric
     activation.
 
     Parameters

@@ -14,7 +14,8 @@ __all__ = ["Linear", "LinearRelu"]
 
 
 class Linear(Weighted):
-    """Fully connected layer ``y = x @ weight.T + bias``: (..., in_features) to (..., out_features).
+    """Computes ``y = x @ weight.T + bias``, a fully connected layer: (..., in_features) to (...,
+    out_features).
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class CrossEntropyLoss(_Loss):
     ignore_index : int or None
         A label whose loss is 0.
     label_smooth : float
-        A share in [0, 1] that goes to all classes evenly.
+        Share of the label, in [0, 1], that goes to all classes evenly.
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
@@ -150,7 +150,7 @@ class BCEWithLogitsLoss(_Loss):
         pred : Tensor
             Logits of any shape, float dtype.
         label : Tensor
-            Of the shape of pred, in [0, 1].
+            True values in [0, 1], of the shape of ``pred``.
 
         Returns
         -------
@@ -185,7 +185,7 @@ class BCELoss(_Loss):
         pred : Tensor
             Any shape, in [0, 1].
         label : Tensor
-            Of the shape of pred, in [0, 1].
+            True values in [0, 1], of the shape of ``pred``.
 
         Returns
         -------
@@ -384,7 +384,7 @@ class KLDivLoss(_Loss):
         pred : Tensor
             (N, ...), logarithms of probabilities.
         label : Tensor
-            Of the shape of pred, probabilities.
+            True probabilities, of the shape of ``pred``.
 
         Returns
         -------
@@ -395,7 +395,8 @@ class KLDivLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """Computes how far cosines of pairs are from what labels say: `functional.loss.cosine_embedding_loss`.
+    """Computes how far the cosines of pairs are from those that labels ask for:
+    `functional.loss.cosine_embedding_loss`.
 
     Parameters
     ----------
@@ -441,7 +442,8 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """Computes by how much an anchor is not nearer to the positive than to the negative: `functional.loss.triplet_margin_loss`.
+    """Computes by how much an anchor fails to be nearer to the positive than to the negative:
+    `functional.loss.triplet_margin_loss`.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ class Module(Holder):
             Returns
             -------
             object
-                Of the call.
+                Result of the call.
 
             Raises
             ------
@@ -173,8 +173,8 @@ class Module(Holder):
         Parameters
         ----------
         hook : callable
-            Takes the module and the tuple of positional arguments; what it returns, if not None,
-            replaces them.
+            Function that takes the module and the tuple of positional arguments; a result other
+            than None replaces them.
 
         Returns
         -------
@@ -189,8 +189,8 @@ class Module(Holder):
         Parameters
         ----------
         hook : callable
-            Takes the module, the tuple of positional arguments and the outputs; what it returns, if
-            not None, replaces the outputs.
+            Function that takes the module, the tuple of positional arguments and the outputs; a
+            result other than None replaces the outputs.
 
         Returns
         -------
@@ -236,7 +236,7 @@ class Module(Holder):
         Parameters
         ----------
         prefix : str or None
-            A path to put before all paths, None for none.
+            Path in front of all paths; None for none.
         recursive : bool
             Whether to go on in the modules below.
         **kwargs : object
@@ -280,7 +280,7 @@ class Module(Holder):
         Parameters
         ----------
         prefix : str or None
-            A path to put before all paths, None for none.
+            Path in front of all paths; None for none.
         recursive : bool
             Whether to go on in the modules below.
         **kwargs : object
@@ -303,8 +303,8 @@ class Module(Holder):
         tensor : Tensor
             The buffer, a Tensor that is not a Parameter.
         persistent : bool
-            False: `state_dict` leaves it out and `load_state_dict` does not ask for it, as for a
-            table that ``__init__`` computes.
+            Whether the state dict has it. False is for a table that ``__init__`` computes:
+            `state_dict` leaves it out, and `load_state_dict` does not ask for it.
 
         Raises
         ------
@@ -360,7 +360,7 @@ class Module(Holder):
         Parameters
         ----------
         prefix : str or None
-            A path to put before all paths, None for none.
+            Path in front of all paths; None for none.
         recursive : bool
             Whether to go on in the modules below.
         **kwargs : object
@@ -384,7 +384,7 @@ class Module(Holder):
         Returns
         -------
         iterable of Module
-            In the order of their names.
+            The modules, in the order of their names.
         """
         return self._listed(_is_module, False, None, kwargs)
 
@@ -426,7 +426,7 @@ class Module(Holder):
         Parameters
         ----------
         prefix : str or None
-            A path to put before all paths, None for none.
+            Path in front of all paths; None for none.
         **kwargs : object
             Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
@@ -481,7 +481,7 @@ class Module(Holder):
     # -- the whole tree --------------------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> None:
-        """Call ``fn(module)`` for this module and all below it, say to initialize weights.
+        """Call ``fn(module)`` for this module and all below it, for example to initialize weights.
 
         Parameters
         ----------
@@ -545,7 +545,7 @@ class Module(Holder):
         Parameters
         ----------
         value : bool
-            Whether quantization leaves it alone.
+            Whether quantization leaves these modules as they are.
         """
         for module in self.modules():
             module.quantize_disabled = value
@@ -585,9 +585,9 @@ class Module(Holder):
         rst : dict of str or None
             A dict to fill, and to return, instead of a new one.
         prefix : str
-            What to put before all paths, with its dot if there shall be one.
+            Text in front of all paths, with its dot if there shall be one.
         keep_var : bool
-            Give the Tensors themselves instead of arrays.
+            Whether to give the Tensors themselves instead of arrays.
 
         Returns
         -------
@@ -626,10 +626,10 @@ class Module(Holder):
         Parameters
         ----------
         state_dict : mapping of str or callable
-            Path -> array or Tensor; or a function of (path, tensor) that gives an array, or None to
-            leave the tensor as it is.
+            Mapping of paths to arrays or Tensors; or a function of (path, tensor) that returns an
+            array, or None to leave the tensor as it is.
         strict : bool
-            False warns of missing and unused keys.
+            Whether missing and unused keys are errors; False only warns of them.
 
         Raises
         ------

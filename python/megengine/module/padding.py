@@ -58,6 +58,6 @@ class Pad(Module):
         Returns
         -------
         Tensor
-            With the elements added, of the same dtype.
+            Tensor with the elements added, in the same dtype.
         """
         return F.nn.pad(src, self.pad_width, self.mode, self.pad_val)

@@ -139,7 +139,7 @@ class MaxPool2d(_PoolNd):
 
 
 class AvgPool1d(_PoolNd):
-    """Takes the mean of each window of lines: (N, C, L) to (N, C, OL), as `MaxPool1d` has them.
+    """Takes the mean of each window of lines: (N, C, L) to (N, C, OL), with OL as in `MaxPool1d`.
 
     Parameters
     ----------

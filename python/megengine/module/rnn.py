@@ -554,10 +554,11 @@ class LSTM(RNNBase):
     Parameters
     ----------
     *args : object
-        As in `RNN` without nonlinearity.
+        Sizes of input and states, input_size and hidden_size; then the options by position.
     **kwargs : object
-        As in `RNN` without nonlinearity, and proj_size: above 0, h is projected to that size, and
-        is (num_layers * directions, N, proj_size).
+        Options: num_layers, bias, batch_first, dropout and bidirectional, as for `RNN`; and
+        proj_size: above 0, h is projected to that size, and is (num_layers * directions, N,
+        proj_size).
 
     See Also
     --------
@@ -630,7 +631,7 @@ class LSTM(RNNBase):
         Returns
         -------
         Tensor
-            Its h.
+            The tensor h.
         """
         return hx[0]
 

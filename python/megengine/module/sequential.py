@@ -19,7 +19,7 @@ class Sequential(Module):
     Parameters
     ----------
     *args : Module, callable or OrderedDict of str to Module or callable
-        Named "0", "1", ...; or one OrderedDict from names to them.
+        Layers, which get the names "0", "1", ...; or one OrderedDict from names to layers.
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
 
@@ -105,12 +105,12 @@ class Sequential(Module):
         Parameters
         ----------
         inp : object
-            What the first layer takes.
+            Input of the first layer.
 
         Returns
         -------
         object
-            What the last layer gave; ``inp`` itself when there are no layers.
+            Result of the last layer; ``inp`` itself if there are no layers.
         """
         attributes = self.__dict__
         for key in self.layer_keys:

@@ -95,7 +95,7 @@ class Unflatten(Module):
         Raises
         ------
         ValueError
-            Unless there is such an axis, and the extents multiply to that of it.
+            If there is no such axis, or if the product of the extents is not that of the axis.
         """
         shape: Any = inputs.shape
         axis = normalize_axis(self.axis, inputs.ndim, "Unflatten")
@@ -111,7 +111,7 @@ class Upsample(Module):
     size : int, sequence of int or None
         The new extents, or one for all axes.
     scale_factor : float, sequence of float or None
-        Numbers that the extents are multiplied by (rounded down), or one for all axes.
+        Factors of the extents, whose products are rounded down, or one factor for all axes.
     mode : str
         "nearest", "linear", "bilinear", "bicubic" or "trilinear", as in
         `functional.vision.interpolate`, where "bilinear" is the default.

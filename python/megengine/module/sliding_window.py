@@ -18,7 +18,8 @@ class SlidingWindow(Module):
     Parameters
     ----------
     kernel_size, padding, stride, dilation : int or sequence of int
-        In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
+        Sizes in pixels: each an int, or (height, width). OH and OW are those of `Conv2d`; padding
+        holds zeros.
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
 
@@ -139,7 +140,8 @@ class Unfold(Module):
     Parameters
     ----------
     kernel_size, dilation, padding, stride : int or sequence of int
-        In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
+        Sizes in pixels: each an int, or (height, width). OH and OW are those of `Conv2d`; padding
+        holds zeros.
     **kwargs : object
         Only ``name``, str or None: what the module is called in dumped graphs.
 

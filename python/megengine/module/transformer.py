@@ -74,7 +74,8 @@ def _attended(attention: Any, x: Tensor, other: Tensor, mask: Tensor | None, pad
 
 
 class TransformerEncoderLayer(_TransformerLayer):
-    """Attention of a sequence to itself, then a network of two linear maps for each position.
+    """Applies attention of a sequence to itself, then a network of two linear maps for each
+    position.
 
     Parameters
     ----------
@@ -157,7 +158,8 @@ class TransformerEncoderLayer(_TransformerLayer):
 
 
 class TransformerDecoderLayer(_TransformerLayer):
-    """Attention of a sequence to itself, attention to what an encoder has made of another one, then a network.
+    """Applies attention of a sequence to itself, attention to the result of an encoder, then a
+    network.
 
     Parameters
     ----------
@@ -264,7 +266,7 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """A stack of encoder layers.
+    """Applies a stack of encoder layers.
 
     Parameters
     ----------
@@ -321,7 +323,7 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """A stack of decoder layers.
+    """Applies a stack of decoder layers.
 
     Parameters
     ----------
@@ -387,7 +389,7 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """An encoder for one sequence, and a decoder for another that sees what the encoder makes of the first.
+    """Encodes one sequence, and decodes another one with attention to the result of the encoder.
 
     Parameters
     ----------

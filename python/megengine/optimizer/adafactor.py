@@ -17,11 +17,13 @@ __all__ = ["Adafactor"]
 
 
 class Adafactor(Optimizer):
-    """Scales each step by averages of the squared gradient, of which a matrix keeps its rows' and its columns' alone.
+    """Scales each step by averages of the squared gradient; for a matrix only those of rows and
+    columns are kept.
 
     A matrix of n by m has a state of n + m numbers, where `Adam` has 2 n m. ``v`` is the product of
-    both averages; ``u = g / sqrt(v)``, scaled down where its root mean square is above d; ``p -=
-    max(eps2, rms(p)) * min(lr, 1 / sqrt(step)) * u``. The averages forget by 1 - step ** beta2_decay.
+    both averages; ``u = g / sqrt(v)``, scaled down if its root mean square is above d; ``p -=
+    max(eps2, rms(p)) * min(lr, 1 / sqrt(step)) * u``. The averages forget by 1 - step **
+    beta2_decay.
 
     Parameters
     ----------

@@ -75,9 +75,9 @@ class Adam(Counted):
 
     Notes
     -----
-    State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``. Of an
-    `autodiff.RowGradient` it updates the rows that were looked up, with their m and v alone: other
-    rows keep theirs, and do not move (also known as lazy or sparse Adam).
+    State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``. For an
+    `autodiff.RowGradient` only the rows that were looked up are updated, with their m and v; other
+    rows and their m and v stay (also known as lazy or sparse Adam).
 
     References
     ----------

@@ -23,9 +23,10 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     Parameters
     ----------
     tensors : Tensor or iterable of Tensor
-        One or several; those without ``grad`` are skipped (the norm is 0 where no parameter has one).
+        One tensor or several; tensors without ``grad`` are skipped. The norm is 0 if no parameter
+        has one.
     max_norm : float
-        The largest norm that stays as it is.
+        Largest norm; gradients with a larger one are scaled down to it.
     ord : float
         Order of the norm, above 0; infinity for the largest absolute value.
 
@@ -111,7 +112,7 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
     Parameters
     ----------
     tensors : Tensor or iterable of Tensor
-        One or several; those without ``grad`` are skipped.
+        One tensor or several; tensors without ``grad`` are skipped.
     lower, upper : float
         Bounds of each element.
 

@@ -15,7 +15,7 @@ __all__ = ["EMA"]
 
 
 class EMA:
-    """Exponential moving averages of Parameters: weights that vary less from step to step.
+    """Keeps exponential moving averages of Parameters: weights that vary less from step to step.
 
     ``average = decay * average + (1 - decay) * parameter``; it begins as the parameter's value.
 

@@ -17,7 +17,8 @@ class Lion(Optimizer):
     """Steps by the sign of an average of the gradient: each element by lr, up or down.
 
     ``p -= lr * (sign(b1 m + (1 - b1) g) + weight_decay * p); m = b2 m + (1 - b2) g``. Its learning
-    rate is a third to a tenth of what `AdamW` takes, its weight decay as much larger.
+    rate is a third to a tenth of that of `AdamW`, and its weight decay is larger by the same
+    factor.
 
     Parameters
     ----------

@@ -24,8 +24,8 @@ class LRScheduler:
     optimizer : Optimizer
         Optimizer whose learning rates are set.
     current_epoch : int
-        -1 for a new training, which stores the groups' lr as ``initial_lr``; later ones resume and
-        need the groups to have it.
+        Epoch to start from: -1 for a new training, which stores the groups' lr as ``initial_lr``. A
+        later epoch resumes, and needs groups that have ``initial_lr``.
 
     Raises
     ------
@@ -36,8 +36,8 @@ class LRScheduler:
 
     Notes
     -----
-    The constructor makes one `step`: after it, ``current_epoch`` is one more. ``base_lrs`` are the
-    initial rates.
+    The constructor calls `step` once, so that ``current_epoch`` is one more afterwards.
+    ``base_lrs`` are the initial rates.
 
     Examples
     --------

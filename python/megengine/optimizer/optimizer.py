@@ -161,7 +161,7 @@ class Optimizer:
     params : iterable of Parameter, Parameter, iterable of dict of str or dict of str
         Parameters, or groups: dicts with ``params`` and options of their own, such as ``lr``.
     defaults : dict of str
-        Option -> value for groups that do not set it.
+        Values of the options for groups that do not set them.
 
     Raises
     ------
@@ -179,7 +179,8 @@ class Optimizer:
 
     Notes
     -----
-    ``param_groups`` is the list of groups; what is written there counts from the next step on.
+    ``param_groups`` is the list of groups; values that are written there count from the next step
+    on.
 
     Examples
     --------
@@ -455,15 +456,15 @@ class Optimizer:
         Parameters
         ----------
         state : mapping of str
-            What `state_dict` of an equal optimizer returned.
+            Mapping that `state_dict` of an equal optimizer returned.
 
         Raises
         ------
         ValueError
-            When the numbers of groups, or of Parameters in one, differ, when a state is missing,
-            unknown or has another shape, and for options that cannot be.
+            If the numbers of groups differ, or the numbers of Parameters in a group; if a state is
+            missing, unknown or has another shape; and for options out of range.
         TypeError
-            For a state or an option that is no number.
+            If a state or an option is no number.
         """
         if "param_groups" not in state:
             raise ValueError(f"load_state_dict: the keys are {list(state)}, without 'param_groups'\n  fix: pass what state_dict() of an optimizer returned")

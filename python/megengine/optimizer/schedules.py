@@ -29,7 +29,7 @@ class LambdaLR(LRScheduler):
     optimizer : Optimizer
         Optimizer whose learning rates are set.
     lr_lambda : callable or sequence of callable
-        Gives the factor of an epoch; a sequence has one function for each group.
+        Function that returns the factor of an epoch; a sequence has one function for each group.
     current_epoch : int
         Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
@@ -212,7 +212,7 @@ class CosineAnnealingLR(LRScheduler):
 
     Notes
     -----
-    After T_max the rate rises again, as PyTorch's does. An epoch may as well be a step of training.
+    After T_max the rate rises again, as in PyTorch. An epoch may also be a single step of training.
 
     References
     ----------
@@ -272,7 +272,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     T_0 : int
         Epochs until the first restart, at least 1.
     T_mult : int
-        How many times as long as its predecessor each later period is, at least 1.
+        Factor of the length of each period relative to the one before, at least 1.
     eta_min : float
         Learning rate that each period falls towards.
     current_epoch : int
@@ -339,22 +339,22 @@ class OneCycleLR(LRScheduler):
     max_lr : float or sequence of float
         The highest rate, or one for each group.
     total_steps : int
-        Steps of the whole cycle, at least 2; the schedule's ``step`` is called after each, where the
-        call after the last one changes nothing.
+        Number of steps of the whole cycle, at least 2. The schedule's ``step`` is called after
+        each; the call after the last step changes nothing.
     pct_start : float
-        The part of the steps in which the rate rises, between 0 and 1.
+        Share of the steps in which the rate rises, between 0 and 1.
     div_factor : float
-        ``max_lr`` divided by it is the first rate.
+        The first rate is ``max_lr / div_factor``.
     final_div_factor : float
-        The first rate divided by it is the last one.
+        The last rate is the first one divided by this number.
     current_epoch : int
         Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
     ValueError
-        For values outside of what is said above, a list of rates of another length than that of
-        the groups, or a step after that.
+        For values out of these ranges, for a list of rates whose length is not the number of
+        groups, and for a further step after the cycle.
 
     References
     ----------
@@ -433,7 +433,7 @@ class OneCycleLR(LRScheduler):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Lowers the learning rates when a measured value has not become better for some epochs.
+    """Lowers the learning rates if a measured value has not become better for some epochs.
 
     Parameters
     ----------
@@ -446,9 +446,9 @@ class ReduceLROnPlateau(LRScheduler):
     patience : int
         Number of epochs without a better value that change nothing; the next one lowers the rates.
     threshold : float
-        By how much a value must be better than the best to count.
+        Amount by which a value must be better than the best one to count as better.
     threshold_mode : str
-        "rel": the threshold is a part of the best value; "abs": a difference.
+        "rel" makes the threshold a share of the best value; "abs" makes it a difference.
     cooldown : int
         Epochs after a change that are not counted.
     min_lr : float

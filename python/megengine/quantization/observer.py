@@ -55,7 +55,7 @@ class Observer(Switched, QParamsModuleMixin):
     """Base of observers: modules that watch tensors and find the range to quantize them with.
 
     An observer returns what it is given. It watches while enabled, which `train` and `eval` switch.
-    Scale and zero point are those of the range with 0, so that 0 is exact.
+    Scale and zero point are those of the range extended to 0, so that 0 is exact.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class SyncMinMaxObserver(_SyncRange):
 
 
 class ExponentialMovingAverageObserver(MinMaxObserver):
-    """Watches moving averages of the batches' smallest and largest values.
+    """Watches moving averages of the smallest and largest values of batches.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageO
 
 
 class HistogramObserver(MinMaxObserver):
-    """Chooses the range, within the one seen, for which the squared error of quantization is small.
+    """Chooses a part of the range seen so far for which the squared error of quantization is small.
 
     Unlike `MinMaxObserver` it cuts off rare outliers. It reads values on the host: use it outside
     `jit.trace`.
@@ -350,8 +350,8 @@ class HistogramObserver(MinMaxObserver):
     bins : int
         Number of bins of the histogram.
     upsample_rate : int
-        Finer cells per bin when the range grows and old counts move to new bins; the range grows to
-        whole cells, evenly on both sides.
+        Number of finer cells per bin, by which old counts move to new bins when the range grows; it
+        grows to whole cells, evenly on both sides.
     mode : QuantMode
         Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
@@ -500,8 +500,8 @@ class PassiveObserver(Observer):
 
     Notes
     -----
-    Setting ``scale`` changes the one in use (ValueError unless positive); ``orig_scale`` keeps the
-    one that `set_qparams` gave.
+    Setting ``scale`` changes the scale in use (ValueError unless positive); ``orig_scale`` keeps
+    the scale that `set_qparams` gave.
 
     Examples
     --------

@@ -54,8 +54,8 @@ def quantize(
 ) -> Module:
     """Replace the layers of `module.qat` by those of `module.quantized`, which compute on integers.
 
-    The observers must have seen data (or the fake quantizers have learned), for their ranges are
-    now fixed; the result only infers.
+    The observers must have seen data (or the fake quantizers have learned), because their ranges
+    are now fixed. The result can only infer.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ def quantize(
     inplace : bool
         Whether to change ``module`` itself; False changes a copy.
     mapping : dict of subclass of QATModule to subclass of QuantizedModule or None
-        More classes to replace, from class to class; exactly those named and those of `module.qat`
-        are, not their subclasses.
+        More classes to replace, from class to class. Exactly these classes and those of
+        `module.qat` are replaced, not their subclasses.
 
     Returns
     -------
@@ -85,7 +85,8 @@ def quantize(
 
     Notes
     -----
-    Warns of layers whose observers have seen no data, and of scales that `TQT` and `LSQ` have not learned.
+    It warns of layers whose observers have seen no data, and of scales that `TQT` and `LSQ` have
+    not learned.
 
     Examples
     --------
@@ -147,14 +148,14 @@ def quantize_qat(
     ----------
     module : Module
         The model; Parameters stay the same objects. A layer with ``quantize_disabled`` stays as it
-        is; a replaced layer's children do too.
+        is, and so do the children of a replaced layer.
     inplace : bool
         Whether to change ``module`` itself; False changes a copy.
     qconfig : QConfig
         Observers and fake quantizers, those of ema_fakequant_qconfig by default.
     mapping : dict of subclass of Module to subclass of QATModule or None
-        More classes to replace, from class to class; exactly those named and those of `module` are,
-        not their subclasses.
+        More classes to replace, from class to class. Exactly these classes and those of `module`
+        are replaced, not their subclasses.
 
     Returns
     -------
@@ -201,9 +202,9 @@ def quantize_weights(module: Module, inplace: bool = True) -> Module:
     everything else in float.
 
     Each weight is rounded to 1/127 of the largest one of its output feature; no data are needed. A
-    trained network keeps its function closely, and one that reads all its weights for few rows
-    (text, token by token) reads a quarter of the bytes. Exactly the class `module.Linear` is
-    replaced, not its subclasses, and no layer with ``quantize_disabled``.
+    trained network computes nearly the same, and one that reads all its weights for few rows (text,
+    token by token) reads a quarter of the bytes. Exactly the class `module.Linear` is replaced, not
+    its subclasses, and no layer with ``quantize_disabled``.
 
     Parameters
     ----------
@@ -291,7 +292,7 @@ def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
 def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Module:
     """Give every layer new observers and fake quantizers, with the parameters found so far.
 
-    They are handed on to what takes them (`PassiveObserver`, `TQT`, `LSQ`) and has the same dtype.
+    Those that take parameters (`PassiveObserver`, `TQT`, `LSQ`) and have the same dtype get them.
 
     Parameters
     ----------
@@ -430,8 +431,8 @@ def apply_easy_quant(
 ) -> Module:
     """Search the scales that keep each layer's result closest to the float one, by their cosine.
 
-    Layer after layer: first the weight's scale, then that of the result, among ``num`` multiples of
-    the current one from ``start`` to ``stop``.
+    It goes layer by layer: first it searches the scale of the weight, then that of the result,
+    among ``num`` multiples of the current one from ``start`` to ``stop``.
 
     Parameters
     ----------

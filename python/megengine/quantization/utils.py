@@ -45,12 +45,13 @@ class Round(Function):
 
 
 def tqt_forward(qmin: int, qmax: int, inp: Tensor, scale: Tensor) -> Tensor:
-    """``inp`` rounded to multiples of ``2 ** scale`` in [qmin, qmax]; differentiable in both.
+    """Round ``inp`` to multiples of ``2 ** scale``, from qmin to qmax; differentiable in inp and
+    scale.
 
     Parameters
     ----------
     qmin, qmax : int
-        Bounds of the multiples.
+        Smallest and largest multiple.
     inp : Tensor
         Tensor of any shape, float32.
     scale : Tensor
@@ -76,7 +77,7 @@ def lsq_forward(
     zero_point: Tensor | float | None = None,
     scale_grad: Tensor | float | None = None,
 ) -> Tensor:
-    """``inp`` rounded to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in
+    """Round ``inp`` to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in
     inp and step_size.
 
     Parameters
@@ -131,10 +132,10 @@ def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callab
 
 
 class QuantMode(Enum):
-    """How the range of a quantized tensor lies about 0.
+    """Names how the range of a quantized tensor lies about 0.
 
-    SYMMERTIC: 0 is its middle. ASYMMERTIC: it is the one of the data, with a zero point. The
-    spelling is that of MegEngine 1.x.
+    SYMMERTIC: 0 is the middle of the range. ASYMMERTIC: the range is that of the data, with a zero
+    point. The spelling is that of MegEngine 1.x.
 
     Examples
     --------
@@ -163,7 +164,8 @@ def dtype_meta_of(dtype: str | QuantDtypeMeta) -> QuantDtypeMeta:
 
 
 class QParams:
-    """Says how a tensor is quantized: real value = scale * (q - zero_point), q an integer.
+    """Describes how a tensor is quantized: real value = scale * (q - zero_point), where q is an
+    integer.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ class QParams:
 
     Notes
     -----
-    Two are equal when all their values are. `create_qparams` makes one from a dtype's name.
+    Two objects are equal if all their values are. `create_qparams` makes one from a dtype's name.
 
     Examples
     --------
@@ -232,7 +234,7 @@ class QParams:
 
 
 class LSQParams(QParams):
-    """QParams with ``grad_scale``, the weight of the scale's gradient.
+    """Holds `QParams` and ``grad_scale``, the weight of the scale's gradient.
 
     Parameters
     ----------
@@ -308,7 +310,7 @@ def create_qparams(
     Returns
     -------
     QParams
-        What says how a tensor is quantized.
+        The description of how a tensor is quantized.
 
     Raises
     ------
@@ -337,7 +339,7 @@ def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
     inp : Tensor
         Any shape. The gradient passes where the value is in range and is 0 elsewhere.
     qparams : QParams
-        Of the quantized dtype.
+        Quantization parameters of the wanted dtype.
 
     Returns
     -------
@@ -384,7 +386,7 @@ def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor |
     Returns
     -------
     Tensor or None
-        Of the same shape; None for None.
+        The rounded bias, of the same shape; None for None.
 
     Examples
     --------

@@ -33,7 +33,7 @@ def _checked_seed(seed: IntLike) -> int:
 
 
 def seed(seed: int, numpy: bool = False) -> None:
-    """Start the global generator anew: that of module functions, dropout and initial weights.
+    """Restart the global generator, which module functions, dropout and initial weights draw from.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def seed(seed: int, numpy: bool = False) -> None:
 
 
 def get_state() -> dict[str, Any]:
-    """Return where the global generator and numpy.random are, for `set_state`.
+    """Return the states of the global generator and of numpy.random, for `set_state`.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def get_state() -> dict[str, Any]:
 
     Notes
     -----
-    In a world of processes the state of one serves all, if all have drawn equally often.
+    In a world of processes, all can take the state of one of them if they have drawn equally often.
 
     Examples
     --------
@@ -96,12 +96,12 @@ def get_state() -> dict[str, Any]:
 
 
 def set_state(state: Mapping[str, Any]) -> None:
-    """Go on drawing where `get_state` was called, from the global generator and numpy.random.
+    """Continue the draws of the global generator and of numpy.random where `get_state` was called.
 
     Parameters
     ----------
     state : mapping of str
-        What `get_state` returned, in this process or another one.
+        Dict that `get_state` returned, in this process or another one.
 
     Raises
     ------
@@ -211,7 +211,7 @@ class RNG:
         Parameters
         ----------
         low, high : float
-            Bounds of the draws.
+            Lower bound, which draws may reach, and upper bound, which they do not reach.
         size : int, Tensor, sequence of int or Tensor, or None
             Shape of the result; None is (1,).
 
@@ -363,12 +363,12 @@ class RNG:
         lam : float or Tensor
             Rate, mean and variance, above 0.
         size : int, Tensor, sequence of int or Tensor, or None
-            What to put before lam's shape; None draws once for each.
+            Extents that are put before the shape of ``lam``; None draws once for each rate.
 
         Returns
         -------
         Tensor
-            Of shape ``size`` and then that of ``lam``, float32.
+            The draws, of shape ``size`` and then that of ``lam``, float32.
 
         Raises
         ------
@@ -395,12 +395,12 @@ class RNG:
         rate : float or Tensor
             Above 0; the mean is 1 / rate.
         size : int, Tensor, sequence of int or Tensor, or None
-            What to put before rate's shape; None draws once for each.
+            Extents that are put before the shape of ``rate``; None draws once for each rate.
 
         Returns
         -------
         Tensor
-            Of shape ``size`` and then that of ``rate``, float32.
+            The draws, of shape ``size`` and then that of ``rate``, float32.
 
         Raises
         ------
@@ -482,9 +482,10 @@ class RNG:
         Parameters
         ----------
         n : int or Tensor
-            A number, or a Tensor, whose shape and dtype the result has; of a 0-d Tensor it is (1,).
+            A number, or a Tensor, whose shape and dtype the result has (shape (1,) for a 0-d
+            Tensor).
         dtype : DTypeLike
-            Of the result for a number.
+            Data type of the result for a number.
 
         Returns
         -------

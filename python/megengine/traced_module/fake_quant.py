@@ -13,7 +13,8 @@ __all__ = ["FakeQuantize"]
 
 
 class FakeQuantize(_FakeQuantize, QParamsModuleMixin):
-    """Rounds by the parameters that it is called with, else by those of `set_qparams`.
+    """Rounds by the parameters that it is called with, or by those of `set_qparams` if there are
+    none.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ class HookHandler:
     source_dict : MutableMapping of int
         An ordered dict of hooks, held weakly when it can be.
     hook : callable
-        What is put there.
+        The hook, a function.
     """
 
     hook_num = 0

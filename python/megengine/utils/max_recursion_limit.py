@@ -12,8 +12,8 @@ _STACK_BYTES = 512 << 20
 
 
 class AlternativeRecursionLimit:
-    """Context manager: the Python limit is at least ``new_py_limit`` inside; nests and is
-    thread-safe.
+    """Raises Python's recursion limit to at least ``new_py_limit`` inside a ``with`` block; nests
+    and is thread-safe.
 
     The soft limit of the C stack is raised with it, as far as the hard limit allows.
 

@@ -124,7 +124,7 @@ class _MkldnnConv(_Packed):
 
 
 class MkldnnConv1d(_MkldnnConv):
-    """A Conv1d with packed weights: dense_module's, which stay as they are.
+    """Computes a Conv1d with packed copies of the weights of ``dense_module``.
 
     ``weight`` is (out, in / groups, k).
 
@@ -143,7 +143,7 @@ class MkldnnConv1d(_MkldnnConv):
 
 
 class MkldnnConv2d(_MkldnnConv):
-    """A Conv2d with packed weights: dense_module's, which stay as they are.
+    """Computes a Conv2d with packed copies of the weights of ``dense_module``.
 
     ``weight`` is (out, in / groups, kh, kw).
 
@@ -169,7 +169,7 @@ class MkldnnConv2d(_MkldnnConv):
 
 
 class MkldnnConv3d(_MkldnnConv):
-    """A Conv3d with packed weights: dense_module's, which stay as they are.
+    """Computes a Conv3d with packed copies of the weights of ``dense_module``.
 
     ``weight`` is (out, in / groups, kd, kh, kw).
 
@@ -188,7 +188,7 @@ class MkldnnConv3d(_MkldnnConv):
 
 
 class MkldnnLinear(_Packed):
-    """A Linear with packed weights: dense_module's, which stay as they are.
+    """Computes a Linear with packed copies of the weights of ``dense_module``.
 
     Parameters
     ----------
@@ -204,7 +204,8 @@ class MkldnnLinear(_Packed):
         super().__init__(dense_module.weight, dense_module.bias)
 
     def forward(self, x: Tensor, addend: Tensor | None = None, relu: bool = False) -> Tensor:
-        """Gives x @ weight.T + bias, plus a tensor of the result's shape, and max(0, that).
+        """Returns x @ weight.T + bias, optionally with a tensor added and negative elements set to
+        0.
 
         Parameters
         ----------
@@ -235,7 +236,7 @@ class MkldnnLinear(_Packed):
 
 
 class MkldnnBatchNorm(Module):
-    """A batch normalization in eval mode as one multiplication and addition.
+    """Computes a batch normalization in eval mode as one multiplication and addition.
 
     Parameters
     ----------

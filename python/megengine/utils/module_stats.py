@@ -33,7 +33,7 @@ _Counter = Callable[[Any, Any, Any], Any]
 
 
 class total_stats(NamedTuple):
-    """Sums over the layers that `module_stats` counts.
+    """Holds sums over the layers that `module_stats` counts.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class total_stats(NamedTuple):
 
 
 class stats(NamedTuple):
-    """Rows that `module_stats` gives, a dict for each layer.
+    """Holds the rows of `module_stats`, a dict for each layer.
 
     Parameters
     ----------
@@ -92,7 +92,8 @@ def register_flops(*modules: type) -> Callable[[_Counter], _Counter]:
     """Makes ``counter(module, inputs, outputs)`` count the operations of these classes and their
     subclasses.
 
-    A decorator. Layers are looked at if they are of `hook_modules`: see `register_hook_module`.
+    Use it as a decorator. Layers are counted if their class is in `hook_modules`: see
+    `register_hook_module`.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def register_receptive_field(*modules: type) -> Callable[[_Counter], _Counter]:
     """Makes ``counter(module, inputs, outputs)`` tell (receptive field, stride) of these classes, a
     tuple each.
 
-    A decorator. `receptive_field_of` tells both for an input.
+    Use it as a decorator. `receptive_field_of` returns both for an input.
 
     Parameters
     ----------
@@ -194,7 +195,7 @@ def register_hook_module(module: type | Iterable[type]) -> None:
     Parameters
     ----------
     module : type or iterable of type
-        A class or several. How its operations are counted is told with `register_flops`.
+        A class or several. `register_flops` says how the operations are counted.
 
     Examples
     --------
@@ -421,7 +422,7 @@ def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | N
     """Returns (field, stride) of the tensor ``x`` while `module_stats` runs; None where it is not
     known.
 
-    That is so outside of a run, and where a function between layers made the tensor.
+    It is not known outside of a run, and for a tensor that a function between layers made.
 
     Parameters
     ----------
@@ -448,7 +449,7 @@ def preprocess_receptive_field(
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Returns the largest field and stride of a layer's inputs; None where they are not known.
 
-    This is what its results have if it only looks at one place.
+    The results of a layer that reads a single place have the same.
 
     Parameters
     ----------
@@ -504,7 +505,7 @@ def _note_fields(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[T
 
 
 def get_op_stats(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Row | None:
-    """Returns what one call of a layer costs; None for a class that nobody counts.
+    """Returns the cost of one call of a layer; None for a class whose operations are not counted.
 
     Parameters
     ----------
@@ -605,8 +606,8 @@ def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
 
 
 def dict2table(list_of_dict: Iterable[Row], header: Sequence[str]) -> list[list[Any]]:
-    """Returns a table of dicts: the header, and below it the values of each, "" where there is
-    none.
+    """Makes a table of dicts: the header, and below it the values of each dict, "" for a missing
+    one.
 
     Parameters
     ----------
@@ -641,7 +642,7 @@ def sizeof_fmt(num: float, suffix: str = "B") -> str:
     Returns
     -------
     str
-        With three decimals and a prefix.
+        The text, with three decimals and a prefix.
 
     Examples
     --------

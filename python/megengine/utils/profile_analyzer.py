@@ -22,7 +22,7 @@ _TimeFunction = Callable[["OprProfRst"], Any]
 
 
 class NonExistNum:
-    """Stands where a number is missing: it takes no part in sums, and is greater than every number."""
+    """Stands for a missing number: sums leave it out, and it is greater than every number."""
 
     def __truediv__(self, _: Any) -> NonExistNum:
         return self
@@ -63,7 +63,7 @@ class NonExistNum:
 
 
 class OprProfRst:
-    """What a profile says of one operator.
+    """Holds what a profile says of one operator.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class OprProfRst:
 
 
 class Record:
-    """One row of an answer: time, info, and footprint with the rates that follow.
+    """Is one row of an answer: time, info, and footprint with the rates that follow from both.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class Record:
         self.opr_id = int(number) if isinstance(number, str) and number.isdigit() else number
 
     def get_column_by_name(self, name: str | None = None) -> Any:
-        """One of its columns; None is time.
+        """Returns one of its columns; None is time.
 
         Parameters
         ----------
@@ -158,13 +158,13 @@ class Record:
         Returns
         -------
         object
-            Its value.
+            Value of the column.
         """
         return self.time if name is None else getattr(self, name)
 
 
 class ProfileAnalyzer:
-    """Profiles as ``json`` reads them: ``graph_exec`` (operator, var) and ``profiler`` (device,
+    """Analyzes a profile with the parts ``graph_exec`` (operator, var) and ``profiler`` (device,
     host, opr_footprint).
 
     Parameters
@@ -202,22 +202,23 @@ class ProfileAnalyzer:
         sort_by: str | None = None,
         top_k: int = 0,
     ) -> list[Record]:
-        """Records of the operators that have a time.
+        """Selects the operators that have a time.
 
         Parameters
         ----------
         time_func : callable
-            Gives the time of an operator, see `TimeFuncHelper`.
+            Function that returns the time of an operator, see `TimeFuncHelper`.
         opr_filter : callable
             Function of operator, inputs and outputs, as ``graph_exec`` has them; returns whether
             the operator counts.
         aggregate : str, callable or None
-            Joins values of all records, or of those with equal info ``aggregate_by``: a function of
-            a list, or the name of one of NumPy's.
+            How values are joined, of all records or of those with equal info ``aggregate_by``: a
+            function of a list, or the name of a function of NumPy.
         aggregate_by : str or None
             A name in ``info``, None for all.
         sort_by : str or None
-            A column, largest first; with "+" in front smallest first.
+            Column by which records are sorted, the largest first; with "+" in front the smallest
+            first.
         top_k : int
             Most records that are returned; 0 returns all.
 
@@ -260,9 +261,9 @@ def _aggregated(
 
 
 class TimeFuncHelper:
-    """Functions for `ProfileAnalyzer.select`.
+    """Makes functions for `ProfileAnalyzer.select`.
 
-    They give None where a profile says nothing of an operator.
+    The functions return None if a profile says nothing of an operator.
     """
 
     @staticmethod
@@ -275,7 +276,7 @@ class TimeFuncHelper:
 
     @staticmethod
     def eval_time_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """From the start to ``end_key``.
+        """Makes a function that returns the time from the start to ``end_key``.
 
         Parameters
         ----------
@@ -295,7 +296,8 @@ class TimeFuncHelper:
 
     @staticmethod
     def min_start_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """The earliest start; ``end_key`` and ``func`` are those of the other two, and not asked.
+        """Makes a function that returns the earliest start; ``end_key`` and ``func`` have no
+        effect.
 
         Parameters
         ----------
@@ -316,7 +318,7 @@ class TimeFuncHelper:
 
     @staticmethod
     def max_end_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """The latest ``end_key``; ``func`` is that of the other two, and not asked.
+        """Makes a function that returns the latest ``end_key``; ``func`` has no effect.
 
         Parameters
         ----------

@@ -40,20 +40,20 @@ _Event = dict[str, Any]
 
 
 def is_profiling() -> bool:
-    """Whether a profiler runs.
+    """Tells whether a profiler runs.
 
     Returns
     -------
     bool
-        Whether that is so.
+        True if one runs.
     """
     return _running is not None
 
 
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
-    """A range of the program, on the rows of its thread and of the devices; nothing while no
-    profiler runs.
+    """Marks a range of the program in the rows of its thread and of the devices; does nothing while
+    no profiler runs.
 
     Parameters
     ----------
@@ -108,8 +108,8 @@ def _watched(with_modules: bool) -> Iterator[None]:
 
 
 class Profiler(contextlib.ContextDecorator):
-    """Notes what runs between `start` and `stop`, or in a ``with`` block, or in calls of a function
-    that it decorates.
+    """Records the kernels that run between `start` and `stop`, in a ``with`` block, or in calls of
+    a function that it decorates.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ class Profiler(contextlib.ContextDecorator):
 
     Notes
     -----
-    A further start forgets what was noted before; what is noted goes to its files by `dump`, or
-    when the profiler is forgotten.
+    A further start drops the earlier records. `dump` writes the records to their files, as does the
+    end of the profiler's life.
     """
 
     CHROME_TIMELINE = "chrome_timeline.json"
@@ -197,7 +197,7 @@ class Profiler(contextlib.ContextDecorator):
 
     @staticmethod
     def format_path(path: str, pid: str, format: str) -> str:
-        """Name of a file.
+        """Returns the name of a file.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class Profiler(contextlib.ContextDecorator):
         Returns
         -------
         str
-            The name.
+            The path of the file.
         """
         return os.path.join(path, f"{pid}.{format}")
 
@@ -343,8 +343,8 @@ def _memory_flow(
 
 
 def profile(*args: Any, **kwargs: Any) -> Any:
-    """Decorator with a `Profiler` around each call: ``@profile``, or
-    ``@profile(path, with_scopes=True)``.
+    """Decorates a function with a `Profiler` around each call: ``@profile``, or ``@profile(path,
+    with_scopes=True)``.
 
     Parameters
     ----------

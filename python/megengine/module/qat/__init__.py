@@ -65,8 +65,8 @@ class QATModule(Module):
 
     @classmethod
     def from_float_module(cls, float_module: Module) -> QATModule:
-        """The layer that computes what ``float_module`` does, with the same Parameters and child
-        modules.
+        """Return the layer that computes what ``float_module`` does, with the same Parameters and
+        child modules.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class QATModule(Module):
         return fake_quant(target, None if observer is None else observer.get_qparams())
 
     def apply_quant_weight(self, target: Tensor) -> Tensor:
-        """``target``, rounded as a weight.
+        """Return ``target``, rounded as a weight.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class QATModule(Module):
         )
 
     def apply_quant_activation(self, target: Tensor) -> Tensor:
-        """``target``, rounded as a result.
+        """Return ``target``, rounded as a result.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class QATModule(Module):
         return self._apply_fakequant_with_observer(target, self.act_fake_quant, self.act_observer)
 
     def apply_quant_bias(self, target: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
-        """``target``, rounded as a 32-bit bias of what ``inp`` and ``w_qat`` carry; see
+        """Return ``target``, rounded as a 32-bit bias with the scales of ``inp`` and ``w_qat``; see
         `fake_quant_bias`.
 
         Parameters
@@ -252,7 +252,7 @@ class RoundedQAT(QATModule):
     _ending = "_qat"
 
     def _calculated(self, inp: Tensor) -> Tensor:
-        """The result of rounded weight and bias; it is not rounded itself.
+        """Computes the layer with rounded weight and bias; the result is not rounded.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class RoundedQAT(QATModule):
         Returns
         -------
         Tensor
-            Of the shape of the convolution.
+            Result of the convolution, float32.
         """
         weight = self.apply_quant_weight(self.weight)
         return getattr(self, self._calc)(inp, weight, self.apply_quant_bias(self.bias, inp, weight))
@@ -355,7 +355,7 @@ class FoldedQAT(RoundedQAT):
 
 
 class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation, QATModule):
-    """BatchMatMulActivation with rounded weight, bias and result.
+    """Computes the batched product with rounded weight, bias and result.
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
 
 
 class Concat(float_elemwise.Concat, QATModule):
-    """Concat with a rounded result: the parts, which may have other scales, get one.
+    """Joins parts and rounds the result: the parts, whose scales may differ, get one scale.
 
     Parameters
     ----------
@@ -394,7 +394,7 @@ class Concat(float_elemwise.Concat, QATModule):
 
 
 class Conv2d(float_conv.Conv2d, RoundedQAT):
-    """Conv2d with rounded weight, bias and result.
+    """Convolves images with rounded weight, bias and result.
 
     Parameters
     ----------
@@ -442,7 +442,7 @@ class ConvRelu2d(ReluQAT, Conv2d):
 
 
 class ConvTranspose2d(float_conv.ConvTranspose2d, RoundedQAT):
-    """ConvTranspose2d with rounded weight, bias and result.
+    """Computes the transposed convolution with rounded weight, bias and result.
 
     Parameters
     ----------
@@ -504,7 +504,7 @@ class _ConvBnActivation2d(float_conv_bn._ConvBnActivation2d, FoldedQAT):
 
 
 class ConvBn2d(_ConvBnActivation2d):
-    """BatchNorm2d(Conv2d(x)) with rounded weight, bias and result.
+    """Computes BatchNorm2d(Conv2d(x)) with rounded weight, bias and result.
 
     Parameters
     ----------
@@ -577,7 +577,7 @@ class _ConvTransposeBnActivation2d(float_conv_transpose_bn._ConvTransposeBnActiv
 
 
 class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
-    """BatchNorm2d(ConvTranspose2d(x)) with rounded weight, bias and result.
+    """Computes BatchNorm2d(ConvTranspose2d(x)) with rounded weight, bias and result.
 
     Parameters
     ----------
@@ -635,7 +635,7 @@ class ConvTransposeBnRelu2d(ReluQAT, _ConvTransposeBnActivation2d):
 
 
 class Elemwise(float_elemwise.Elemwise, QATModule):
-    """Elemwise with a rounded result.
+    """Applies a function by name and rounds the result.
 
     Parameters
     ----------
@@ -652,7 +652,7 @@ class Elemwise(float_elemwise.Elemwise, QATModule):
 
 
 class Linear(float_linear.Linear, RoundedQAT):
-    """Linear with rounded weight, bias and result.
+    """Computes the linear map with rounded weight, bias and result.
 
     Parameters
     ----------
@@ -701,7 +701,7 @@ class _LinearBnActivation1d(float_linear_bn._LinearBnActivation1d, FoldedQAT):
 
 
 class LinearBn1d(_LinearBnActivation1d):
-    """BatchNorm1d(Linear(x)) with rounded weight, bias and result.
+    """Computes BatchNorm1d(Linear(x)) with rounded weight, bias and result.
 
     Parameters
     ----------

@@ -44,7 +44,8 @@ class QuantizedModule(Module):
 
     @classmethod
     def from_qat_module(cls, qat_module: Any) -> Self:
-        """The layer that computes on integers what ``qat_module`` computes on rounded numbers.
+        """Return the layer that computes on integers what ``qat_module`` computes on rounded
+        numbers.
 
         Parameters
         ----------
@@ -108,7 +109,7 @@ def with_weights(made: Any, qat_module: QATModule, weight: Tensor, bias: Tensor 
 
 
 class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation, Plain):
-    """BatchMatMulActivation of a quantized input, in float32 between the roundings.
+    """Computes the batched product of a quantized input, in float32 between the roundings.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
         self.output_dtype = dtype
 
     def calc_bmm_quantized(self, inp: Tensor) -> Tensor:
-        """The product, bias and activation.
+        """Return the product, with bias and activation.
 
         Parameters
         ----------
@@ -158,7 +159,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
 
 
 class Concat(Plain):
-    """The parts, brought to one dtype and joined.
+    """Converts the parts to one dtype and joins them.
 
     Parameters
     ----------
@@ -177,7 +178,7 @@ class Concat(Plain):
 
 
 class Conv2d(float_conv.Conv2d, Plain):
-    """Conv2d of a quantized input.
+    """Convolves a quantized input.
 
     ``weight`` is quantized; ``bias`` is float32, rounded to the accumulator's scale when used.
 
@@ -233,7 +234,7 @@ class Conv2d(float_conv.Conv2d, Plain):
         self.output_dtype = dtype
 
     def calc_conv_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
-        """The convolution, with an activation: "identity" or "relu".
+        """Return the convolution, with an activation.
 
         Parameters
         ----------
@@ -293,7 +294,7 @@ class ConvRelu2d(Conv2d):
 
 
 class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
-    """ConvTranspose2d of a quantized input, computed in float32 between the roundings.
+    """Computes the transposed convolution of a quantized input, in float32 between the roundings.
 
     Parameters
     ----------
@@ -351,7 +352,7 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
     def calc_conv_transpose2d_quantized(
         self, inp: Tensor, nonlinear_mode: str = "identity"
     ) -> Tensor:
-        """The transposed convolution, with an activation: "identity" or "relu".
+        """Return the transposed convolution, with an activation.
 
         Parameters
         ----------
@@ -401,7 +402,7 @@ class ConvTransposeRelu2d(ConvTranspose2d):
 
 
 class ConvBn2d(Folded, Conv2d):
-    """BatchNorm2d(Conv2d(x)) on integers.
+    """Computes BatchNorm2d(Conv2d(x)) on integers.
 
     Parameters
     ----------
@@ -449,7 +450,7 @@ class ConvBnRelu2d(Folded, ConvRelu2d):
 
 
 class ConvTransposeBn2d(Folded, ConvTranspose2d):
-    """BatchNorm2d(ConvTranspose2d(x)) of a quantized input.
+    """Computes BatchNorm2d(ConvTranspose2d(x)) of a quantized input.
 
     Parameters
     ----------
@@ -499,7 +500,7 @@ class ConvTransposeBnRelu2d(Folded, ConvTransposeRelu2d):
 
 
 class Elemwise(Plain):
-    """The function named ``method`` of the real values.
+    """Applies the function named ``method`` to the real values.
 
     Parameters
     ----------
@@ -522,7 +523,7 @@ class Elemwise(Plain):
 
 
 class Linear(Plain):
-    """Linear of a quantized input.
+    """Computes the linear map of a quantized input.
 
     ``weight`` (out, in) is quantized; ``bias`` is float32.
 
@@ -541,7 +542,7 @@ class Linear(Plain):
         self.output_dtype = dtype
 
     def calc_linear_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
-        """The map, with an activation: "identity" or "relu".
+        """Return the linear map, with an activation.
 
         Parameters
         ----------
@@ -591,7 +592,7 @@ class LinearRelu(Linear):
 
 
 class LinearBn1d(Folded, Linear):
-    """BatchNorm1d(Linear(x)) on integers.
+    """Computes BatchNorm1d(Linear(x)) on integers.
 
     Parameters
     ----------
@@ -615,7 +616,7 @@ class LinearBnRelu1d(Folded, LinearRelu):
 
 
 class QuantStub(Plain):
-    """Real numbers to integers of ``dtype``.
+    """Converts real numbers to integers of ``dtype``.
 
     Parameters
     ----------
@@ -634,7 +635,7 @@ class QuantStub(Plain):
 
 
 class DequantStub(Plain):
-    """Integers to real numbers.
+    """Converts integers to real numbers.
 
     Parameters
     ----------

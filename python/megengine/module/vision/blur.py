@@ -173,8 +173,8 @@ class Sharpen(_Blend):
         Share of the sharpened image in the result, from 0 (none of it) to 1: a number, or (low,
         high) to draw from for every image.
     lightness : float or (float, float)
-        Weight of the pixel itself beyond that of its neighbours; 1 keeps flat areas. A number, or
-        (low, high) likewise.
+        Weight of the pixel itself beyond that of its neighbours; 1 keeps flat areas. It is a
+        number, or (low, high) to draw from for every image.
     seed : int or None
         Seed of these draws, at least 0; None takes a random one.
 
@@ -320,7 +320,7 @@ class Dilation(Module):
     iterations : int
         Number of times that the images are dilated.
     border_type : str
-        What lies beyond the border, BORDER_CONSTANT or another of `BorderModes`.
+        What lies beyond the border: BORDER_CONSTANT, or another name of `BorderModes`.
     border_value : float
         Value of pixels beyond the border for BORDER_CONSTANT.
 

@@ -62,7 +62,7 @@ class AdditiveElemwise(Module):
         Returns
         -------
         Tensor
-            With noise, of the same shape and dtype.
+            The images with noise, of the same shape and dtype.
         """
         size = inp._tuple_shape
         if not self._per_channel:
@@ -80,7 +80,7 @@ class AdditiveElemwise(Module):
         Returns
         -------
         Tensor
-            Float32, of shape ``size``.
+            The noise, of shape ``size``, float32.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class AdditiveLaplaceNoise(_SeededNoise):
         Returns
         -------
         Tensor
-            Float32, of shape ``size``.
+            The noise, of shape ``size``, float32.
         """
         # The inverse of the distribution function at u + 1/2; eps keeps the logarithm finite.
         u = self.rng_func.uniform(-0.5, 0.5, size=size)
@@ -207,7 +207,7 @@ class AdditivePoissonNoise(_SeededNoise):
         Returns
         -------
         Tensor
-            Float32, of shape ``size``.
+            The noise, of shape ``size``, float32.
         """
         return self.rng_func.poisson(F.full(size, float(self.lam)))
 
@@ -255,7 +255,7 @@ class AdditiveGaussianNoise(_SeededNoise):
         Returns
         -------
         Tensor
-            Float32, of shape ``size``.
+            The noise, of shape ``size``, float32.
         """
         return self.rng_func.normal(self.mean, self.std, size=size)
 

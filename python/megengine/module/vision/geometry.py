@@ -72,7 +72,7 @@ class CropAndPad(Module):
             Share of the height or width to add on a side, or, below 0, to cut off: a number for all
             sides, four (top, right, bottom, left), or a Tensor (N, 4).
         pad_val : float, Tensor or None
-            What is added: a number, or a Tensor (N,) or (N, C); None is 0.
+            Value of the added pixels: a number, or a Tensor (N,) or (N, C); None is 0.
 
         Returns
         -------
@@ -231,7 +231,7 @@ class Resize(Module):
         Returns
         -------
         Tensor
-            Of the new height and width, in the same dtype.
+            The images with the new height and width, in the same dtype.
         """
         mode = {"linear": "bilinear", "cubic": "bicubic"}.get(self.imode, self.imode)
         return F.vision.resize(inp, self.size, self.format, mode)
@@ -278,7 +278,7 @@ class Rot90(Module):
 
 
 class Rotate(Module):
-    """Turns images about their centre; the extent stays, and what comes in from outside is 0.
+    """Turns images about their centre; the extents stay, and pixels from outside are 0.
 
     Parameters
     ----------
@@ -356,11 +356,12 @@ class Remap(Module):
         map_1, map_2 : Tensor
             (N, OH, OW), columns and rows in pixels.
         interpolation : str
-            "linear", or another of `functional.vision.remap`.
+            "linear", or another mode of `functional.vision.remap`.
         borderMode : str
-            What lies outside, "replicate" or another of `functional.vision.remap`.
+            What lies outside of the image: "replicate", or another mode of
+            `functional.vision.remap`.
         borderValue : float
-            What lies outside for "constant".
+            Value outside of the image for "constant".
 
         Returns
         -------
