@@ -281,7 +281,7 @@ _NO_NATIVE_LOG = "the level of the native runtime's messages has no effect here:
 
 
 def set_mgb_log_level(level: int | str) -> int:
-    """Set the level of the native runtime's messages, and warn that it has none.
+    """Sets the level of the native runtime's messages, and warns that it has none.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def _set_mgb_level(level: int | str) -> int:
 
 @contextlib.contextmanager
 def replace_mgb_log_level(level: int | str) -> Iterator[None]:
-    """Set the level of the native runtime's messages inside a ``with`` block.
+    """Sets the level of the native runtime's messages inside a ``with`` block.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ def enable_debug_log() -> None:
 
 
 def call_countlog_func(func: Callable[..., Any], count: int = 1, msg: str | None = None) -> None:
-    """Call ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair.
+    """Calls ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair.
 
     Parameters
     ----------

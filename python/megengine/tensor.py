@@ -25,7 +25,7 @@ _FORMATS = ("default", "nchw", "nhwc")
 
 
 class Tensor(ArrayMethodMixin):
-    """Holds an n-dimensional array on one device.
+    """An n-dimensional array on one device.
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ tensor = Tensor
 
 
 class Parameter(Tensor):
-    """Is a Tensor that modules list and optimizers update; arguments are those of `Tensor`.
+    """A Tensor that modules list and optimizers update.
 
     Operations on it give plain Tensors.
 

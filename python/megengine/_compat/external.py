@@ -158,7 +158,7 @@ class _Compiled(Module):
 
 
 class ExternOprSubgraph(_Compiled):
-    """A program of a custom loader as a layer, which calls `extern_opr_subgraph`.
+    """A program of a custom loader as a layer that calls `extern_opr_subgraph`.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class ExternOprSubgraph(_Compiled):
 
 
 class TensorrtRuntimeSubgraph(_Compiled):
-    """A serialized TensorRT engine as a layer, which calls `tensorrt_runtime_opr`.
+    """A serialized TensorRT engine as a layer that calls `tensorrt_runtime_opr`.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class TensorrtRuntimeSubgraph(_Compiled):
 
 
 class CambriconRuntimeSubgraph(_Compiled):
-    """A serialized Cambricon model as a layer, which calls `cambricon_runtime_opr`.
+    """A serialized Cambricon model as a layer that calls `cambricon_runtime_opr`.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class CambriconRuntimeSubgraph(_Compiled):
 
 
 class AtlasRuntimeSubgraph(_Compiled):
-    """A serialized Atlas model as a layer, which calls `atlas_runtime_opr`.
+    """A serialized Atlas model as a layer that calls `atlas_runtime_opr`.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class AtlasRuntimeSubgraph(_Compiled):
 
 
 class MagicMindRuntimeSubgraph(_Compiled):
-    """A serialized MagicMind model as a layer, which calls `magicmind_runtime_opr`.
+    """A serialized MagicMind model as a layer that calls `magicmind_runtime_opr`.
 
     Parameters
     ----------

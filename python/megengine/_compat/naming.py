@@ -15,7 +15,7 @@ class _Scopes(type):
 
 
 class AutoNaming(metaclass=_Scopes):
-    """Register of scopes (a stack of strings, for each thread its own), and of the process's op names and names of variables."""
+    """Registers scopes, a stack of strings for each thread, and names of operations and variables."""
 
     c_ops: list[Any] = []
     name2ops: dict[str, list[Any]] = {}
@@ -28,7 +28,7 @@ class AutoNaming(metaclass=_Scopes):
 
     @classmethod
     def clear(cls) -> None:
-        """Forget everything."""
+        """Forgets everything."""
         for name in cls.__cls_attributes__:
             getattr(cls, name).clear()
 

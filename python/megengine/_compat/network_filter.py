@@ -250,7 +250,8 @@ class NodeFilterNotType(NodeFilterType):
 
 
 class NodeFilterCheckType(NodeFilterType):
-    """All nodes, which must be instances of classes, as `NodeFilter.check_type` makes it.
+    """A selection of all nodes, which must be instances of classes, as `NodeFilter.check_type`
+    makes it.
 
     Parameters
     ----------

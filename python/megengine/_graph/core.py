@@ -15,7 +15,7 @@ _MOST_LINES = 200  # of a table in a notebook
 
 
 class GraphError(RuntimeError):
-    """An edit that a graph cannot take, or a graph that is broken; names the call and its line.
+    """An edit that a graph cannot take, or a broken graph; the message names the call and its line.
 
     Examples
     --------

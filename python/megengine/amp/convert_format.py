@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
-    """Put a 4-D or 5-D tensor in the memory order "nhwc"; its shape stays NCHW.
+    """Puts a 4-D or 5-D tensor in the memory order "nhwc"; its shape stays NCHW.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
 
 
 def convert_module_format(module: "Module", inplace: bool = True) -> "Module":
-    """Put the 4-D and 5-D parameters and buffers of a module in the memory order "nhwc".
+    """Puts the 4-D and 5-D parameters and buffers of a module in the memory order "nhwc".
 
     Parameters
     ----------

@@ -134,7 +134,7 @@ class GradScaler:
         unscale_grad: bool = True,
         update_scale: bool | Literal["if_unscale_grad"] = "if_unscale_grad",
     ) -> None:
-        """Run ``gm.backward(y, dy)`` on a scaled dy, unscale the gradients, update the scale.
+        """Runs ``gm.backward(y, dy)`` on a scaled dy, unscales the gradients, updates the scale.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class GradScaler:
             self.update()
 
     def unscale(self, grad_tensors: Iterable[Tensor]) -> Self:
-        """Divide ``grad`` of the tensors by the scale, in place.
+        """Divides ``grad`` of the tensors by the scale, in place.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class GradScaler:
             decisions.decide(t, finite)
 
     def update(self, new_scale: float | None = None) -> None:
-        """Adapt the scale to what `unscale` found since the last update.
+        """Adapts the scale to what `unscale` found since the last update.
 
         Parameters
         ----------
@@ -254,7 +254,7 @@ class GradScaler:
         self._good_steps.tensor._reset(ops.where(is_grown, 0.0, good_steps))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of settings and state."""
+        """Returns a dict of settings and state."""
         return {
             "scale_factor": self.scale_factor,
             "growth_factor": self.growth_factor,
@@ -264,7 +264,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore ``state``, what `state_dict` returned.
+        """Restores the scale and the settings from a dict that `state_dict` returned.
 
         Parameters
         ----------
@@ -357,7 +357,7 @@ class Xla_GradScaler(GradScaler):
         y: Tensor | list[Tensor] | tuple[Tensor, ...] | None = None,
         dy: Tensor | list[Tensor] | tuple[Tensor, ...] | None = None,
     ) -> None:
-        """Run ``gm.backward(y, dy)`` on dy * ``scale_factor``; divide the gradients by it.
+        """Runs ``gm.backward(y, dy)`` on dy * ``scale_factor``; divides the gradients by it.
 
         Parameters
         ----------
@@ -377,7 +377,7 @@ class Xla_GradScaler(GradScaler):
     def update(  # type: ignore[override]  # checks the parameters instead of gradients
         self, model: "Module", new_scale: float | None = None
     ) -> None:
-        """Keep an optimizer step if all parameters of ``model`` are finite, else undo it.
+        """Keeps an optimizer step if all parameters of ``model`` are finite, else undoes it.
 
         The scale grows or shrinks accordingly, or becomes ``new_scale``.
 

@@ -36,7 +36,7 @@ class Function:
     """
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-        """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers.
+        """Computes the result, one Tensor or a sequence of them; not recorded by GradManagers.
 
         Parameters
         ----------
@@ -65,7 +65,7 @@ class Function:
     else:
 
         def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:
-            """Compute the gradients of the inputs from those of the outputs.
+            """Computes the gradients of the inputs from those of the outputs.
 
             Outer GradManagers record what it computes.
 
@@ -87,7 +87,7 @@ class Function:
             raise TypeError(f"{type(self).__name__} does not define backward(self, *output_grads)")
 
     def __call__(self, *args: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Run ``forward``. TypeError unless all arguments, and all results, are Tensors."""
+        """Runs ``forward``. TypeError unless all arguments, and all results, are Tensors."""
         for position, arg in enumerate(args):
             if not isinstance(arg, Tensor):
                 raise TypeError(

@@ -140,7 +140,7 @@ class GradManager:
         tensors: Tensor | Iterable[Tensor],
         callbacks: Callback | Iterable[Callback] | None = None,
     ) -> GradManager:
-        """Ask for gradients with respect to these tensors; allowed at any time.
+        """Asks for gradients with respect to these tensors; allowed at any time.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class GradManager:
         return next((spec for spec in self._watched if spec.snapshot._value_id() == value), None)  # type: ignore[union-attr]
 
     def _look_up(self, lookup: Lookup) -> None:
-        """Ask for the gradient of these rows."""
+        """Asks for the gradient of these rows."""
         held = Tensor(0.0)
         held._hold(lookup.rows)  # the program may write to its own
         self._tape.watch(held)
@@ -228,7 +228,7 @@ class GradManager:
     # -- recording -------------------------------------------------------------------------------
 
     def record(self) -> None:
-        """Begin a recording.
+        """Begins a recording.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class GradManager:
             raise
 
     def release(self) -> None:
-        """End the recording, if one is on, and free its history."""
+        """Ends the recording, if one is on, and frees its history."""
         tape, self._tape = self._tape, None
         _recording.managers.discard(self)
         self._recording = False
@@ -283,7 +283,7 @@ class GradManager:
         y: Tensor | Sequence[Tensor] | None = None,
         dy: Tensor | Sequence[Tensor] | None = None,
     ) -> None:
-        """Add the gradients of ``y`` to ``.grad`` of the attached tensors, and end the recording.
+        """Adds the gradients of ``y`` to ``.grad`` of the attached tensors, and ends the recording.
 
         Parameters
         ----------

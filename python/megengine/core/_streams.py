@@ -49,7 +49,7 @@ class Event:
         _core.stream_synchronize(self._device, self._ticket)
 
     def elapsed_time(self, end: Event) -> float:
-        """The time between two events of one stream.
+        """Returns the time between two events of one stream.
 
         Parameters
         ----------

@@ -367,7 +367,7 @@ def _sampler_for(dataset: Any, kind: str, sampler: Sampler | None) -> Sampler:
 
 
 def _within(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
-    """Call ``func``, but raise RuntimeError when it takes longer. Only the main thread can be interrupted: others leave the call to end by itself."""
+    """Calls ``func``, but raises RuntimeError when it takes longer. Only the main thread can be interrupted: others leave the call to end by itself."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(
         signal, "setitimer"
     ):
@@ -382,7 +382,7 @@ def _within(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
 
 
 def _awaited(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
-    """Call ``func`` in a thread of its own, and wait for it that long."""
+    """Calls ``func`` in a thread of its own, and waits for it that long."""
     results: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
     def run() -> None:

@@ -142,7 +142,7 @@ def pack_allreduce_split(
 
 
 def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: after each call of the function, every process waits until all have finished
+    """Decorates a function: after each call, every process waits until all processes have finished
     theirs.
 
     Parameters

@@ -25,7 +25,7 @@ _LAST_WORDS_SECONDS = 3.0  # so long, after one process failed, the others may s
 
 
 class launcher:
-    """Decorator: a call of the function runs it in several processes and returns the list of their
+    """Decorates a function: a call runs it in several processes and returns the list of their
     results, by rank.
 
     Parameters

@@ -58,7 +58,7 @@ class Distribution:
     def expand(
         self, batch_shape: Sequence[int], _instance: "Distribution | None" = None
     ) -> "Distribution":
-        """Return the distribution with its parameters broadcast to ``batch_shape``.
+        """Returns the distribution with its parameters broadcast to ``batch_shape``.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Distribution:
         return F.sqrt(self.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Return draws of shape sample_shape + batch_shape + event_shape.
+        """Returns draws of shape sample_shape + batch_shape + event_shape.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Distribution:
         raise self._undefined("sample")
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the density at ``value``; it broadcasts with the parameters.
+        """Returns the logarithm of the density at ``value``; it broadcasts with the parameters.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Distribution:
         raise self._undefined("log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return the probability of at most ``value``.
+        """Returns the probability of at most ``value``.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class Distribution:
         raise self._undefined("cdf")
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return the inverse of `cdf`: draws are at most this with probability ``value``.
+        """Returns the inverse of `cdf`: draws are at most this with probability ``value``.
 
         Parameters
         ----------

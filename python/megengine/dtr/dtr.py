@@ -49,7 +49,7 @@ def _switch(on: int) -> None:
 
 
 def enable() -> None:
-    """Turn DTR on: it evicts values and computes them again, so that memory stays below a
+    """Turns DTR on: it evicts values and computes them again, so that memory stays below a
     threshold.
 
     ``dtr.eviction_threshold`` is that threshold in bytes in use on the device; set it as a number
@@ -80,7 +80,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Turn DTR off: nothing more is evicted.
+    """Turns DTR off: nothing more is evicted.
 
     Values that were evicted are computed again when they are read.
 

@@ -128,7 +128,7 @@ def name_of_function(target: Callable[..., Any]) -> str:
 
 
 class Node(Call, Value):
-    """Is one step of a graph, and the value that it makes.
+    """One step of a graph, and the value that it makes.
 
     `Graph.create_node` and its like make nodes.
     ``users`` is a dict whose keys are the nodes that read this one; ``meta``, a dict for passes,

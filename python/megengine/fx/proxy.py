@@ -20,8 +20,8 @@ __all__ = ["Attribute", "Proxy", "TraceError"]
 
 
 class TraceError(ValueError):
-    """The program asked for something that only a run can tell; names the node and the program's
-    line.
+    """The program asked for a value that only a run can give; the message names the node and the
+    program's line.
 
     >>> from megengine import fx
     >>> try:

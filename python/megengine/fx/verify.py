@@ -19,7 +19,7 @@ _COMPUTES = "computes"  # key of Node.meta
 
 
 class VerificationError(AssertionError):
-    """An edit changed what a model computes; names the first node whose value differs.
+    """An edit changed what a model computes; the message names the first node whose value differs.
 
     Examples
     --------

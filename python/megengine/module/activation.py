@@ -37,7 +37,7 @@ class Softmax(Module):
         self.axis = axis
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the softmax of ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the softmax of ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Sigmoid(Module):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the sigmoid of ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the sigmoid of ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class SiLU(Module):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the SiLU of ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the SiLU of ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class GELU(Module):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the GELU of ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the GELU of ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class ReLU(Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``max(x, 0)`` for ``x`` of any shape: same shape and dtype.
+        """Returns ``max(x, 0)`` for ``x`` of any shape: same shape and dtype.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class PReLU(Module):
         self.weight = Parameter(np.full(shape, init, np.float32))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the result for ``inputs``: any shape, or (N, C, ...) with one slope per channel.
+        """Returns the result for ``inputs``: any shape, or (N, C, ...) with one slope per channel.
 
         Parameters
         ----------
@@ -285,7 +285,7 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the result for ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the result for ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------

@@ -39,7 +39,7 @@ class AdaptiveMaxPool1d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, L): (N, C, oshp), same dtype.
+        """Returns the maxima of ``inp`` (N, C, L): (N, C, oshp), same dtype.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
+        """Returns the maxima of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class AdaptiveAvgPool1d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, L): (N, C, oshp), same dtype.
+        """Returns the means of ``inp`` (N, C, L): (N, C, oshp), same dtype.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
+        """Returns the means of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
 
         Parameters
         ----------

@@ -79,7 +79,7 @@ class BatchMatMulActivation(Weighted):
         return F.nn.relu(y) if self.nonlinear_mode == "relu" else y
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the products with ``x`` (batch, in_features, n): (batch, out_features, n).
+        """Returns the products with ``x`` (batch, in_features, n): (batch, out_features, n).
 
         Parameters
         ----------

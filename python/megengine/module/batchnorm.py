@@ -62,13 +62,14 @@ class _BatchNorm(_Norm):
         self.running_var = Tensor(np.ones(shape, np.float32)) if track_running_stats else None
 
     def reset_running_stats(self) -> None:
-        """Set the running mean to 0 and the running variance to 1."""
+        """Sets the running mean to 0 and the running variance to 1."""
         if self.running_mean is not None and self.running_var is not None:
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)
 
     def reset_parameters(self) -> None:
-        """Set the scale to 1, the shift to 0 and the running statistics to their initial values."""
+        """Sets the scale to 1, the shift to 0 and the running statistics to their initial
+        values."""
         self.reset_running_stats()
         super().reset_parameters()
 
@@ -82,7 +83,7 @@ class _BatchNorm(_Norm):
             )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``inp`` (N, num_features, ...) normalized, of the same shape.
+        """Returns ``inp`` (N, num_features, ...) normalized, of the same shape.
 
         In training mode the running statistics are updated too, unless track_running_stats was set to False later:
         then eval mode is an AssertionError. ValueError for an input of another rank.

@@ -70,7 +70,7 @@ class _PaddedConv(_ConvNd):
         )
 
     def get_pad_witdth(self) -> tuple[tuple[int, int], ...]:
-        """Return (before, after) for each axis, as `functional.nn.pad` takes them."""
+        """Returns (before, after) for each axis, as `functional.nn.pad` takes them."""
         return _pad_width(self.padding)
 
     def _padded(self, inp: Tensor) -> tuple[Tensor, tuple[int, ...]]:
@@ -80,7 +80,7 @@ class _PaddedConv(_ConvNd):
         return F.nn.pad(inp, self.get_pad_witdth(), self.padding_mode), (0,) * self._rank
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the convolution of ``inp`` with the given weight and bias instead of the module's."""
+        """Returns the convolution of ``inp`` with the given weight and bias instead of the module's."""
         inp, padding = self._padded(inp)
         windows: Any = (self.stride, padding, self.dilation)
         if self._rank == 1:
@@ -89,7 +89,7 @@ class _PaddedConv(_ConvNd):
         return convolve(inp, weight, bias, *windows, self.groups, self.conv_mode, self.compute_mode)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the convolution of ``inp`` with the module's weight and bias."""
+        """Returns the convolution of ``inp`` with the module's weight and bias."""
         return self.calc_conv(inp, self.weight, self.bias)
 
 
@@ -252,7 +252,8 @@ class Conv3d(_ConvNd):
         )
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the convolution of ``inp`` with the given weight and bias instead of the module's.
+        """Returns the convolution of ``inp`` with the given weight and bias instead of the
+        module's.
 
         Parameters
         ----------
@@ -280,7 +281,7 @@ class Conv3d(_ConvNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the convolution of ``inp`` (N, in_channels, D, H, W).
+        """Returns the convolution of ``inp`` (N, in_channels, D, H, W).
 
         Parameters
         ----------
@@ -375,7 +376,7 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def calc_conv_transpose2d(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the transposed convolution of ``inp`` with the given weight and bias.
+        """Returns the transposed convolution of ``inp`` with the given weight and bias.
 
         Parameters
         ----------
@@ -405,7 +406,7 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the transposed convolution of ``inp`` (N, in_channels, H, W).
+        """Returns the transposed convolution of ``inp`` (N, in_channels, H, W).
 
         Parameters
         ----------
@@ -478,7 +479,7 @@ class ConvTranspose3d(_ConvTransposeNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the transposed convolution of ``inp`` (N, in_channels, D, H, W).
+        """Returns the transposed convolution of ``inp`` (N, in_channels, D, H, W).
 
         Parameters
         ----------
@@ -578,7 +579,7 @@ class LocalConv2d(Conv2d):
         return (groups, *out, ins, *self.kernel_size, outs)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the layer's result for ``inp`` (N, in_channels, input_height, input_width).
+        """Returns the layer's result for ``inp`` (N, in_channels, input_height, input_width).
 
         Parameters
         ----------

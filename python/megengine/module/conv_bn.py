@@ -53,7 +53,7 @@ class _ConvBnActivation2d(Module):
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``bn(conv(inp))`` for ``inp`` (N, in_channels, H, W)."""
+        """Returns ``bn(conv(inp))`` for ``inp`` (N, in_channels, H, W)."""
         return self.bn(self.conv(inp))
 
 

@@ -78,7 +78,7 @@ class DeformableConv2d(_ConvNd):
     def calc_conv(
         self, inp: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """Return the convolution of ``inp``, as `forward` does, with the given weight and bias.
+        """Returns the convolution of ``inp``, as `forward` does, with the given weight and bias.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class DeformableConv2d(_ConvNd):
         )
 
     def forward(self, inp: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
-        """Return the convolution, (N, out_channels, OH, OW).
+        """Returns the convolution, (N, out_channels, OH, OW).
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class RegionRestrictedConv(_ConvNd):
         )
 
     def get_pad_width(self) -> tuple[tuple[int, int], ...]:
-        """Return (before, after) for each axis, as `functional.nn.pad` takes them.
+        """Returns (before, after) for each axis, as `functional.nn.pad` takes them.
 
         Returns
         -------
@@ -214,7 +214,7 @@ class RegionRestrictedConv(_ConvNd):
     def calc_conv(
         self, inp: Tensor, weight: Tensor, rin: Tensor, rout: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """Return the convolution of ``inp`` by the regions ``rin`` and ``rout``, with the given
+        """Returns the convolution of ``inp`` by the regions ``rin`` and ``rout``, with the given
         weight and bias.
 
         Parameters
@@ -253,7 +253,7 @@ class RegionRestrictedConv(_ConvNd):
         )
 
     def forward(self, inp: Tensor, rin: Tensor, rout: Tensor) -> Tensor:
-        """Return the convolution, (N, out_channels, OH, OW).
+        """Returns the convolution, (N, out_channels, OH, OW).
 
         Parameters
         ----------

@@ -59,7 +59,7 @@ class ConvTranspose1d(_ConvTransposeNd):
         super().__init__(in_channels, out_channels, *sizes, groups, bias, output_padding=output_padding, **kwargs)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the transposed convolution of ``inp`` (N, in_channels, L).
+        """Returns the transposed convolution of ``inp`` (N, in_channels, L).
 
         Parameters
         ----------

@@ -53,7 +53,7 @@ class _ConvTransposeBnActivation2d(Module):
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``bn(conv_transpose2d(inp))`` for ``inp`` (N, in_channels, H, W)."""
+        """Returns ``bn(conv_transpose2d(inp))`` for ``inp`` (N, in_channels, H, W)."""
         return self.bn(self.conv_transpose2d(inp))
 
 

@@ -65,7 +65,7 @@ class DeformablePSROIPooling(Module):
         self.trans_std = trans_std
 
     def forward(self, inp: Tensor, rois: Tensor, trans: Tensor) -> Tensor:
-        """Return the pooled boxes, (K, C, pooled_h, pooled_w).
+        """Returns the pooled boxes, (K, C, pooled_h, pooled_w).
 
         Parameters
         ----------

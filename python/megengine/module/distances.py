@@ -54,7 +54,7 @@ class Bilinear(Weighted):
         return self.in1_features * self.in2_features
 
     def forward(self, inp1: Tensor, inp2: Tensor) -> Tensor:
-        """Return the bilinear map of both inputs.
+        """Returns the bilinear map of both inputs.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class CosineSimilarity(Module):
         self.eps = eps
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Return the cosines.
+        """Returns the cosines.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class PairwiseDistance(Module):
         self.keepdims = keepdims
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Return the distances.
+        """Returns the distances.
 
         Parameters
         ----------

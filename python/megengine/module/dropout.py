@@ -59,7 +59,7 @@ class Dropout(Module):
         self.drop_prob = drop_prob
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return ``inputs`` (any shape, float dtype) with elements dropped in training mode.
+        """Returns ``inputs`` (any shape, float dtype) with elements dropped in training mode.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Dropout2d(Dropout):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return ``inputs`` (N, C, ...) with channels dropped in training mode.
+        """Returns ``inputs`` (N, C, ...) with channels dropped in training mode.
 
         Parameters
         ----------

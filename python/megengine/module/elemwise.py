@@ -29,7 +29,7 @@ class Concat(Module):
     """
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
-        """Return ``inps`` joined along ``axis`` (0 by default); other extents must be equal.
+        """Returns ``inps`` joined along ``axis`` (0 by default); other extents must be equal.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class Elemwise(Module):
         function_of(self.method)  # an unknown name is an error here, not in the first call
 
     def forward(self, *inps: Tensor) -> Tensor:
-        """Return the function of ``inps``, as many Tensors as it takes; shapes broadcast.
+        """Returns the function of ``inps``, as many Tensors as it takes; shapes broadcast.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Identity(Module):
     """
 
     def forward(self, x: Any) -> Any:
-        """Return ``x``, whatever it is.
+        """Returns ``x``, whatever it is.
 
         Parameters
         ----------

@@ -94,13 +94,13 @@ class Embedding(Module):
         self.weight = Parameter(initial_weight)
 
     def reset_parameters(self) -> None:
-        """Draw new initial values from the standard normal distribution; the row of padding is zero."""
+        """Draws new initial values from the standard normal distribution; the row of padding is zero."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             self.weight[self.padding_idx] = 0.0
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the rows at ``inputs``, integers of any shape: inputs.shape + (embedding_dim,).
+        """Returns the rows at ``inputs``, integers of any shape: inputs.shape + (embedding_dim,).
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Embedding(Module):
         norm_type: float | None = None,
         sparse: bool = False,
     ) -> Embedding:
-        """Return a module with a copy of the table ``embeddings`` (num_embeddings, embedding_dim).
+        """Returns a module with a copy of the table ``embeddings`` (num_embeddings, embedding_dim).
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class EmbeddingBag(Embedding):
     def forward(
         self, inputs: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
-        """Return the sum, mean or maximum of the rows of each bag.
+        """Returns the sum, mean or maximum of the rows of each bag.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ __all__ = [
 
 
 def fill_(tensor: Tensor, val: float) -> None:
-    """Fill ``tensor`` with the number ``val`` in place; shape, dtype and device stay.
+    """Fills ``tensor`` with the number ``val`` in place; shape, dtype and device stay.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def fill_(tensor: Tensor, val: float) -> None:
 
 
 def zeros_(tensor: Tensor) -> None:
-    """Fill ``tensor`` with 0 in place.
+    """Fills ``tensor`` with 0 in place.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def zeros_(tensor: Tensor) -> None:
 
 
 def ones_(tensor: Tensor) -> None:
-    """Fill ``tensor`` with 1 in place.
+    """Fills ``tensor`` with 1 in place.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def ones_(tensor: Tensor) -> None:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
-    """Fill ``tensor`` in place with draws uniform over [a, b), by default [0, 1).
+    """Fills ``tensor`` in place with draws uniform over [a, b), by default [0, 1).
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
-    """Fill ``tensor`` in place with draws from a normal distribution.
+    """Fills ``tensor`` in place with draws from a normal distribution.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _write(tensor: Tensor, value: Tensor) -> None:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor for the weights before ``nonlinearity`` that keeps the variance of values.
+    """Returns the factor for the weights before ``nonlinearity`` that keeps the variance of values.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ _GAINS = {"sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "linear": 1.0
 
 
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
-    """Return (fan_in, fan_out): how many inputs and outputs one unit of a weight has.
+    """Returns (fan_in, fan_out): how many inputs and outputs one unit of a weight has.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
 
 
 def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
-    """Return fan_in or fan_out of ``tensor``, as ``mode`` says.
+    """Returns fan_in or fan_out of ``tensor``, as ``mode`` says.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
-    """Fill ``tensor`` with draws uniform over [-a, a), a = gain * sqrt(6 / (fan_in + fan_out)).
+    """Fills ``tensor`` with draws uniform over [-a, a), a = gain * sqrt(6 / (fan_in + fan_out)).
 
     This keeps the variance of values and gradients about equal through layers with a symmetric
     activation.
@@ -291,7 +291,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
-    """Fill ``tensor`` with normal draws of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+    """Fills ``tensor`` with normal draws of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
 def msra_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> None:
-    """Fill ``tensor`` with draws uniform over [-b, b), b = gain * sqrt(3 / fan).
+    """Fills ``tensor`` with draws uniform over [-b, b), b = gain * sqrt(3 / fan).
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def msra_uniform_(
 def msra_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> None:
-    """Fill ``tensor`` with normal draws of standard deviation gain / sqrt(fan).
+    """Fills ``tensor`` with normal draws of standard deviation gain / sqrt(fan).
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Linear(Weighted):
         return self.in_features
 
     def calc_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``x @ weight.T + bias`` with the given weight and bias instead of the module's.
+        """Returns ``x @ weight.T + bias`` with the given weight and bias instead of the module's.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class Linear(Weighted):
         return F.linear(x, weight, bias, self.compute_mode)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x @ weight.T + bias`` for ``x`` (..., in_features): (..., out_features).
+        """Returns ``x @ weight.T + bias`` for ``x`` (..., in_features): (..., out_features).
 
         Parameters
         ----------

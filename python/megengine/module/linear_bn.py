@@ -33,7 +33,7 @@ class _LinearBnActivation1d(Module):
         self.bn = BatchNorm1d(out_features, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``bn(linear(inp))`` for ``inp`` (N, in_features)."""
+        """Returns ``bn(linear(inp))`` for ``inp`` (N, in_features)."""
         return self.bn(self.linear(inp))
 
 

@@ -62,7 +62,7 @@ class CrossEntropyLoss(_Loss):
         self.label_smooth = label_smooth
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class NLLLoss(_Loss):
         self.ignore_index = ignore_index
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class BCEWithLogitsLoss(_Loss):
     """
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class BCELoss(_Loss):
     """
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class MSELoss(_Loss):
     """
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -248,7 +248,7 @@ class L1Loss(_Loss):
     """
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -291,7 +291,7 @@ class SmoothL1Loss(_Loss):
         self.beta = beta
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -334,7 +334,7 @@ class HuberLoss(_Loss):
         self.delta = delta
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -377,7 +377,7 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -422,7 +422,7 @@ class CosineEmbeddingLoss(_Loss):
         self.margin = margin
 
     def forward(self, x1: Tensor, x2: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -476,7 +476,7 @@ class TripletMarginLoss(_Loss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------

@@ -57,7 +57,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the result for ``inp`` (N, C, H, W), of the same shape.
+        """Returns the result for ``inp`` (N, C, H, W), of the same shape.
 
         Parameters
         ----------

@@ -100,7 +100,7 @@ class Module(Holder):
         self._list_holders()
 
     def _list_holders(self) -> None:
-        """List anew which attributes are or may hold modules; where they were not set one by one."""
+        """Lists anew which attributes are or may hold modules; where they were not set one by one."""
         holders = [
             name
             for name, value in self.__dict__.items()
@@ -119,7 +119,7 @@ class Module(Holder):
     else:
 
         def forward(self, inputs: Any) -> Any:
-            """Compute the result; subclasses define it, with arguments of their own.
+            """Computes the result; subclasses define it, with arguments of their own.
 
             Parameters
             ----------
@@ -144,7 +144,7 @@ class Module(Holder):
     # -- calling ---------------------------------------------------------------------------------
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Run the forward pre-hooks, ``forward`` and the forward hooks."""
+        """Runs the forward pre-hooks, ``forward`` and the forward hooks."""
         try:
             named = scopes.recording.get()
             if self._forward_pre_hooks or self._forward_hooks or named:
@@ -168,7 +168,7 @@ class Module(Holder):
         return outputs
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandler:
-        """Call ``hook(module, inputs)`` before each forward.
+        """Calls ``hook(module, inputs)`` before each forward.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class Module(Holder):
         return HookHandler(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandler:
-        """Call ``hook(module, inputs, outputs)`` after each forward.
+        """Calls ``hook(module, inputs, outputs)`` after each forward.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class Module(Holder):
     # -- listing ---------------------------------------------------------------------------------
 
     def parameters(self, recursive: bool = True, **kwargs: Any) -> Iterable[Parameter]:
-        """Iterate over every Parameter once: attributes in the order of their names, depth first.
+        """Iterates over every Parameter once: attributes in the order of their names, depth first.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Module(Holder):
     def named_parameters(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Parameter]]:
-        """Iterate over (dotted path, Parameter) in the order of `parameters`.
+        """Iterates over (dotted path, Parameter) in the order of `parameters`.
 
         Parameters
         ----------
@@ -250,7 +250,7 @@ class Module(Holder):
         return self._named(_is_parameter, recursive, prefix, kwargs)
 
     def buffers(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
-        """Iterate over every Tensor that is not a Parameter, such as running statistics.
+        """Iterates over every Tensor that is not a Parameter, such as running statistics.
 
         Parameters
         ----------
@@ -275,7 +275,7 @@ class Module(Holder):
     def named_buffers(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Tensor]]:
-        """Iterate over (dotted path, buffer), as `named_parameters` does.
+        """Iterates over (dotted path, buffer), as `named_parameters` does.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class Module(Holder):
         return self._named(_is_buffer, recursive, prefix, kwargs)
 
     def register_buffer(self, name: str, tensor: Tensor, persistent: bool = True) -> None:
-        """Make ``tensor`` the attribute ``name``, and say whether it belongs to the state dict.
+        """Makes ``tensor`` the attribute ``name``, and says whether it belongs to the state dict.
 
         Parameters
         ----------
@@ -336,7 +336,7 @@ class Module(Holder):
         object.__setattr__(self, "_not_saved", kept if persistent else kept | {name})
 
     def tensors(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
-        """Iterate over all Parameters and buffers; recursive: also those of modules below.
+        """Iterates over all Parameters and buffers; recursive: also those of modules below.
 
         Parameters
         ----------
@@ -355,7 +355,7 @@ class Module(Holder):
     def named_tensors(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Tensor]]:
-        """Iterate over (dotted path, Parameter or buffer), as `named_parameters` does.
+        """Iterates over (dotted path, Parameter or buffer), as `named_parameters` does.
 
         Parameters
         ----------
@@ -374,7 +374,7 @@ class Module(Holder):
         return self._named(_is_tensor, recursive, prefix, kwargs)
 
     def children(self, **kwargs: Any) -> Iterable[Module]:
-        """Iterate over the modules that this one holds directly.
+        """Iterates over the modules that this one holds directly.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class Module(Holder):
         return self._listed(_is_module, False, None, kwargs)
 
     def named_children(self, **kwargs: Any) -> Iterable[tuple[str, Module]]:
-        """Iterate over (key, module) of the modules that this one holds directly.
+        """Iterates over (key, module) of the modules that this one holds directly.
 
         Parameters
         ----------
@@ -404,7 +404,7 @@ class Module(Holder):
         return self._named(_is_module, False, None, kwargs)
 
     def modules(self, **kwargs: Any) -> Iterable[Module]:
-        """Iterate over this module, then all below it.
+        """Iterates over this module, then all below it.
 
         Parameters
         ----------
@@ -421,7 +421,7 @@ class Module(Holder):
     def named_modules(
         self, prefix: str | None = None, **kwargs: Any
     ) -> Iterable[tuple[str, Module]]:
-        """Iterate over (dotted path, module): this one under ``prefix``, then all below it.
+        """Iterates over (dotted path, module): this one under ``prefix``, then all below it.
 
         Parameters
         ----------
@@ -481,7 +481,7 @@ class Module(Holder):
     # -- the whole tree --------------------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> None:
-        """Call ``fn(module)`` for this module and all below it, for example to initialize weights.
+        """Calls ``fn(module)`` for this module and all below it, for example to initialize weights.
 
         Parameters
         ----------
@@ -499,7 +499,7 @@ class Module(Holder):
                 set_to_zero(parameter.grad)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
-        """Set ``training`` to ``mode`` here and, if recursive, in all modules below.
+        """Sets ``training`` to ``mode`` here and, if recursive, in all modules below.
 
         Layers such as `Dropout` and `BatchNorm2d` act differently in the two modes.
 
@@ -540,7 +540,7 @@ class Module(Holder):
         return self.train(False)
 
     def disable_quantize(self, value: bool = True) -> None:
-        """Set ``quantize_disabled`` of this module and all below it to ``value``.
+        """Sets ``quantize_disabled`` of this module and all below it to ``value``.
 
         Parameters
         ----------
@@ -578,7 +578,7 @@ class Module(Holder):
     def state_dict(
         self, rst: dict[str, Any] | None = None, prefix: str = "", keep_var: bool = False
     ) -> dict[str, np.ndarray | Tensor]:
-        """Return a dict from dotted path to ndarray, of all parameters and buffers.
+        """Returns a dict from dotted path to ndarray, of all parameters and buffers.
 
         Parameters
         ----------
@@ -621,7 +621,7 @@ class Module(Holder):
         state_dict: Mapping[str, Any] | Callable[[str, Tensor], np.ndarray | None],
         strict: bool = True,
     ) -> None:
-        """Write a state dict into the parameters and buffers of this module, in place.
+        """Writes a state dict into the parameters and buffers of this module, in place.
 
         Parameters
         ----------
@@ -672,7 +672,7 @@ class Module(Holder):
             (holders.append if may_hold else holders.remove)(name)
 
     def _adopt(self, attribute: str, value: Any) -> None:
-        """Give the modules in ``value`` the names under which this module holds them."""
+        """Gives the modules in ``value`` the names under which this module holds them."""
         modules = [found for found in _expand_structure(attribute, value) if _is_module(found[1])]
         if modules and "_forward_hooks" not in self.__dict__:
             raise _not_initialized(self, f"module {attribute!r}")
@@ -703,7 +703,7 @@ class Module(Holder):
             value.__dict__["_short_name"] = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickle, also one whose writer knew fewer of Module's own attributes."""
+        """Restores a pickle, also one whose writer knew fewer of Module's own attributes."""
         own = self.__dict__
         Module.__init__(self)
         own.update(state)

@@ -115,7 +115,7 @@ class MultiHeadAttention(Module):
         return self.embed_dim, self.kdim, self.vdim, self.embed_dim
 
     def reset_parameters(self) -> None:
-        """Draw new initial values: weights uniform as by `init.xavier_uniform_`, biases zero."""
+        """Draws new initial values: weights uniform as by `init.xavier_uniform_`, biases zero."""
         parts = []
         for rows in self._rows():
             bound = math.sqrt(6.0 / (rows + self.embed_dim))
@@ -140,7 +140,7 @@ class MultiHeadAttention(Module):
         is_causal: bool = False,
         maybe_cudnn_style_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend to ``value`` by how ``query`` fits ``key``.
+        """Attends to ``value`` by how ``query`` fits ``key``.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ class _Norm(Module):
         self.bias = Parameter(np.zeros(shape, np.float32)) if affine else None
 
     def reset_parameters(self) -> None:
-        """Set the scale to 1 and the shift to 0."""
+        """Sets the scale to 1 and the shift to 0."""
         if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
             init.zeros_(self.bias)
@@ -91,7 +91,7 @@ class GroupNorm(_Norm):
         self._make_affine(affine, (num_channels,))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (N, C, ...) normalized, of the same shape.
+        """Returns ``x`` (N, C, ...) normalized, of the same shape.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class InstanceNorm(_Norm):
         self._make_affine(affine, (num_channels,))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (N, C, ...) normalized, of the same shape.
+        """Returns ``x`` (N, C, ...) normalized, of the same shape.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class LayerNorm(_Norm):
         self._make_affine(affine, self.normalized_shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., *normalized_shape) normalized, of the same shape.
+        """Returns ``x`` (..., *normalized_shape) normalized, of the same shape.
 
         Parameters
         ----------
@@ -282,7 +282,7 @@ class GeneralNorm(_Norm):
         self._make_affine(affine, shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` normalized, of the same shape.
+        """Returns ``x`` normalized, of the same shape.
 
         Parameters
         ----------
@@ -346,12 +346,12 @@ class RMSNorm(Module):
         self.weight = Parameter(np.ones(self.normalized_shape, np.float32)) if affine else None
 
     def reset_parameters(self) -> None:
-        """Set the scale to 1."""
+        """Sets the scale to 1."""
         if self.weight is not None:
             init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., *normalized_shape) normalized, of the same shape.
+        """Returns ``x`` (..., *normalized_shape) normalized, of the same shape.
 
         Parameters
         ----------

@@ -48,7 +48,7 @@ class Pad(Module):
         self.pad_val = constant_val
 
     def forward(self, src: Tensor) -> Tensor:
-        """Return ``src`` with the elements added, of the same dtype.
+        """Returns ``src`` with the elements added, of the same dtype.
 
         Parameters
         ----------

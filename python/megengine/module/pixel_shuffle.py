@@ -39,7 +39,7 @@ class PixelShuffle(Module):
         self.upscale_factor = upscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., C * r * r, H, W) as (..., C, H * r, W * r), same dtype.
+        """Returns ``x`` (..., C * r * r, H, W) as (..., C, H * r, W * r), same dtype.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class PixelUnshuffle(Module):
         self.downscale_factor = downscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., C, H * r, W * r) as (..., C * r * r, H, W), same dtype.
+        """Returns ``x`` (..., C, H * r, W * r) as (..., C * r * r, H, W), same dtype.
 
         Parameters
         ----------

@@ -71,7 +71,7 @@ class MaxPool1d(_PoolNd):
     _sizes = "an int"
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, L): (N, C, OL), same dtype.
+        """Returns the maxima of ``inp`` (N, C, L): (N, C, OL), same dtype.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class MaxPool2d(_PoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
+        """Returns the maxima of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class AvgPool1d(_PoolNd):
         self.mode = mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, L): (N, C, OL), same dtype.
+        """Returns the means of ``inp`` (N, C, L): (N, C, OL), same dtype.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class AvgPool2d(_PoolNd):
         self.mode = mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
+        """Returns the means of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
 
         Parameters
         ----------

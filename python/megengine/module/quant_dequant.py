@@ -27,7 +27,7 @@ class QuantStub(Module):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``inp``.
+        """Returns ``inp``.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class DequantStub(Module):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``inp``.
+        """Returns ``inp``.
 
         Parameters
         ----------

@@ -50,7 +50,7 @@ class RNNCellBase(Module):
         return self.hidden_size
 
     def reset_parameters(self) -> None:
-        """Draw new initial values, uniform within 1 / sqrt(hidden_size) of 0."""
+        """Draws new initial values, uniform within 1 / sqrt(hidden_size) of 0."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -77,7 +77,7 @@ class RNNCellBase(Module):
         raise TypeError(f"{type(self).__name__} does not define _advance(from_input, state)")
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> Hidden:
-        """Return the next state (N, hidden_size), of an LSTM the pair (h, c).
+        """Returns the next state (N, hidden_size), of an LSTM the pair (h, c).
 
         input: (N, input_size). hx: the state before, None for zeros.
         """
@@ -331,27 +331,27 @@ class RNNBase(Module):
         return self.num_directions * (self.proj_size or self.hidden_size)
 
     def reset_parameters(self) -> None:
-        """Draw new initial values for all cells."""
+        """Draws new initial values for all cells."""
         for cell in self.children():
             cast(RNNCellBase, cell).reset_parameters()
 
     def create_cell(self, layer: int) -> RNNCellBase:
-        """Return a new cell for this layer, counted from 0."""
+        """Returns a new cell for this layer, counted from 0."""
         raise TypeError(f"{type(self).__name__} does not define create_cell(layer)")
 
     def init_hidden(self, batch_size: int = 1) -> Hidden:
-        """Return states of zeros for all layers and directions."""
+        """Returns states of zeros for all layers and directions."""
         return F.zeros(self._state_shape(batch_size, self.proj_size or self.hidden_size))
 
     def _state_shape(self, batch_size: int, size: int) -> tuple[int, ...]:
         return (self.num_layers * self.num_directions, batch_size, size)
 
     def get_output_from_hidden(self, hx: Hidden) -> Tensor:
-        """Return the part of the state ``hx`` that is the output."""
+        """Returns the part of the state ``hx`` that is the output."""
         return hx
 
     def apply_op(self, input: Tensor, hx: Hidden | None) -> tuple[Tensor, Hidden]:
-        """Return (output, last states) for an input (L, N, features) and first states."""
+        """Returns (output, last states) for an input (L, N, features) and first states."""
         last = []
         for layer, cells in enumerate(self.cells):
             outputs = []
@@ -389,7 +389,7 @@ class RNNBase(Module):
         return F.stack(states, 0)
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> tuple[Tensor, Hidden]:
-        """Return (output, last states).
+        """Returns (output, last states).
 
         input: (L, N, input_size), or (N, L, input_size) with batch_first; ValueError unless 3-D
         with L and N above 0. hx: first states, (num_layers * directions, N, hidden_size), for an
@@ -457,7 +457,7 @@ class RNN(RNNBase):
         super().__init__(*args, **kwargs)
 
     def create_cell(self, layer: int) -> RNNCell:
-        """Return a new `RNNCell` for this layer, counted from 0.
+        """Returns a new `RNNCell` for this layer, counted from 0.
 
         Parameters
         ----------
@@ -472,7 +472,7 @@ class RNN(RNNBase):
         return RNNCell(self._layer_input(layer), self.hidden_size, self.bias, self.nonlinearity)
 
     def init_hidden(self, batch_size: int) -> Tensor:  # type: ignore[override]  # no default here
-        """Return states of zeros, (num_layers * directions, batch_size, hidden_size).
+        """Returns states of zeros, (num_layers * directions, batch_size, hidden_size).
 
         Parameters
         ----------
@@ -531,7 +531,7 @@ class GRU(RNNBase):
     _projects = False
 
     def create_cell(self, layer: int) -> GRUCell:
-        """Return a new `GRUCell` for this layer, counted from 0.
+        """Returns a new `GRUCell` for this layer, counted from 0.
 
         Parameters
         ----------
@@ -582,7 +582,7 @@ class LSTM(RNNBase):
         super().__init__(*args, **kwargs)
 
     def create_cell(self, layer: int) -> LSTMCell:
-        """Return a new `LSTMCell` for this layer, counted from 0.
+        """Returns a new `LSTMCell` for this layer, counted from 0.
 
         Parameters
         ----------
@@ -603,7 +603,7 @@ class LSTM(RNNBase):
     def init_hidden(  # type: ignore[override]  # no default here
         self, batch_size: int
     ) -> tuple[Tensor, Tensor]:
-        """Return states (h, c) of zeros, each (num_layers * directions, batch_size, its size).
+        """Returns states (h, c) of zeros, each (num_layers * directions, batch_size, its size).
 
         Parameters
         ----------
@@ -621,7 +621,7 @@ class LSTM(RNNBase):
         )
 
     def get_output_from_hidden(self, hx: tuple[Tensor, Tensor]) -> Tensor:
-        """Return the output that belongs to the state ``hx``: its h.
+        """Returns the output that belongs to the state ``hx``: its h.
 
         Parameters
         ----------

@@ -100,7 +100,7 @@ class Sequential(Module):
         return [getattr(self, key) for key in self.layer_keys]
 
     def forward(self, inp: Any) -> Any:
-        """Return what the last layer makes of ``inp``; ``inp`` itself when there are no layers.
+        """Returns what the last layer makes of ``inp``; ``inp`` itself when there are no layers.
 
         Parameters
         ----------

@@ -38,7 +38,7 @@ class Flatten(Module):
         self.end_axis = end_axis
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the elements of ``inputs`` with the axes joined.
+        """Returns the elements of ``inputs`` with the axes joined.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Unflatten(Module):
         self.sizes = tuple(sizes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the elements of ``inputs`` with the axis split.
+        """Returns the elements of ``inputs`` with the axis split.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class Upsample(Module):
         self.align_corners = align_corners
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return ``inputs`` (N, C, ...) resized, of the same dtype.
+        """Returns ``inputs`` (N, C, ...) resized, of the same dtype.
 
         Parameters
         ----------

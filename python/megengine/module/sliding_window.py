@@ -48,7 +48,7 @@ class SlidingWindow(Module):
         self.dilation = dilation
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the windows of ``inp`` (N, C, H, W).
+        """Returns the windows of ``inp`` (N, C, H, W).
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class SlidingWindowTranspose(Module):
         self.dilation = dilation
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images.
+        """Returns the images.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Unfold(Module):
         self.stride = stride
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the columns of ``inp`` (N, C, H, W).
+        """Returns the columns of ``inp`` (N, C, H, W).
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class Fold(Module):
         self.stride = stride
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images.
+        """Returns the images.
 
         Parameters
         ----------

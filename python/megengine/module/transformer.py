@@ -134,7 +134,7 @@ class TransformerEncoderLayer(_TransformerLayer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Return ``src`` (N, L, d_model) as the layer encodes it.
+        """Returns ``src`` (N, L, d_model) as the layer encodes it.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return ``tgt`` (N, T, d_model) as the layer decodes it.
+        """Returns ``tgt`` (N, T, d_model) as the layer decodes it.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Return ``src`` (N, L, d_model) as all layers encode it; each gets the masks.
+        """Returns ``src`` (N, L, d_model) as all layers encode it; each gets the masks.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class TransformerDecoder(_Stack):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return ``tgt`` (N, T, d_model) as all layers decode it; each gets the memory and the masks.
+        """Returns ``tgt`` (N, T, d_model) as all layers decode it; each gets the memory and the masks.
 
         Parameters
         ----------
@@ -458,7 +458,7 @@ class Transformer(Module):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return ``tgt`` (N, T, d_model) as the decoder gives it for ``src`` (N, S, d_model).
+        """Returns ``tgt`` (N, T, d_model) as the decoder gives it for ``src`` (N, S, d_model).
 
         Parameters
         ----------

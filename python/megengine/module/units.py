@@ -17,7 +17,7 @@ class _Activation(Module):
     """Subclasses define ``_function``."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the function of ``inputs`` (any shape, float dtype).
+        """Returns the function of ``inputs`` (any shape, float dtype).
 
         Parameters
         ----------

@@ -56,8 +56,8 @@ class WeightOnlyLinear(Module):
 
     @classmethod
     def from_float_module(cls, linear: Linear) -> Self:
-        """Return the layer with the weights of ``linear``, each within half of its row's scale, and
-        the same bias.
+        """Returns the layer with the weights of ``linear``, each within half of its row's scale,
+        and the same bias.
 
         A row's scale is its largest magnitude / 127 (symmetric, per channel: Jacob et al. 2018).
 
@@ -88,7 +88,7 @@ class WeightOnlyLinear(Module):
         return made
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``(x @ weight.T) * scale + bias`` for ``x`` (..., in_features): (...,
+        """Returns ``(x @ weight.T) * scale + bias`` for ``x`` (..., in_features): (...,
         out_features).
 
         Parameters

@@ -111,7 +111,7 @@ class _Sharded(Optimizer):
         self._divide(self.param_groups[-1], whole)
 
     def _divide(self, group: dict[str, Any], whole: Mapping[Parameter, dict[str, Tensor]]) -> None:
-        """Keep this process's part of the state of a group's parameters."""
+        """Keeps this process's part of the state of a group's parameters."""
         for param in group["params"]:
             part = self._parts.setdefault(param, Parameter(0.0, device=param._device_name))
             decisions.together.set(param, partial(_least_of_all, group=self._group))  # which holds no parameter

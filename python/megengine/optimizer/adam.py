@@ -30,7 +30,7 @@ class Moments:
         return 1.0 - F.pow(self.beta1, step), ops.rsqrt(1.0 - F.pow(self.beta2, step))
 
     def update(self, states: dict[str, Tensor], grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Move ``exp_avg`` and ``exp_avg_sq`` towards the gradient and its square."""
+        """Moves ``exp_avg`` and ``exp_avg_sq`` towards the gradient and its square."""
         first = ops.fma3(states["exp_avg"], self.beta1, grad * self.rest1)
         second = ops.fma3(states["exp_avg_sq"], self.beta2, squared(grad) * self.rest2)
         write(states["exp_avg"], first)

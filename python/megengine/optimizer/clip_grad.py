@@ -18,7 +18,7 @@ __all__ = ["clip_grad_norm", "clip_grad_value"]
 
 
 def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: float = 2.0) -> Tensor:
-    """Scale the gradients of ``tensors`` in place to a common norm of at most ``max_norm``.
+    """Scales the gradients of ``tensors`` in place to a common norm of at most ``max_norm``.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _joined(a: Tensor, b: Tensor, is_largest: bool) -> Tensor:
 
 
 def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
-    """Limit every element of the gradients of ``tensors`` to [lower, upper], in place.
+    """Limits every element of the gradients of ``tensors`` to [lower, upper], in place.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class LRScheduler:
         self.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of all attributes but the optimizer.
+        """Returns a dict of all attributes but the optimizer.
 
         Returns
         -------
@@ -82,7 +82,7 @@ class LRScheduler:
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; the next `step` goes on from there.
+        """Takes over the state that `state_dict` returned; the next `step` goes on from there.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``; subclasses define it.
+        """Returns the learning rate of each group in ``current_epoch``; subclasses define it.
 
         Returns
         -------
@@ -107,7 +107,7 @@ class LRScheduler:
         raise TypeError(f"{type(self).__name__} does not define get_lr()")
 
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch, or to ``epoch``, and set the learning rates.
+        """Goes to the next epoch, or to ``epoch``, and sets the learning rates.
 
         Parameters
         ----------

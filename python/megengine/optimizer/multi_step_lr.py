@@ -62,7 +62,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of milestones, gamma and current_epoch.
+        """Returns a dict of milestones, gamma and current_epoch.
 
         Returns
         -------
@@ -72,7 +72,7 @@ class MultiStepLR(LRScheduler):
         return {name: getattr(self, name) for name in ("milestones", "gamma", "current_epoch")}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; the next `step` goes on from there.
+        """Takes over the state that `state_dict` returned; the next `step` goes on from there.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class MultiStepLR(LRScheduler):
             setattr(self, name, state_dict[name])
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------

@@ -138,14 +138,14 @@ def _drop_gradients(params: Iterable[Parameter]) -> None:
 
 
 def write(target: Tensor, value: Tensor) -> None:
-    """Make the handle hold ``value`` in its own dtype."""
+    """Makes the handle hold ``value`` in its own dtype."""
     if value.dtype != target.dtype:
         value = value.astype(target.dtype)
     target._reset(value)
 
 
 def write_rows(target: Tensor, rows: Tensor, values: Tensor) -> None:
-    """Make these rows of the handle's value ``values``, in its own dtype."""
+    """Makes these rows of the handle's value ``values``, in its own dtype."""
     if values.dtype != target.dtype:
         values = values.astype(target.dtype)
     target._reset(ops.index_set(target, values, rows, axes=(0,)))
@@ -210,7 +210,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, a dict with ``params`` and options, and make its state.
+        """Adds a group, a dict with ``params`` and options, and makes its state.
 
         Parameters
         ----------
@@ -281,10 +281,10 @@ class Optimizer:
     # -- for subclasses --------------------------------------------------------------------------
 
     def _create_state(self, param_group: dict[str, Any]) -> None:
-        """Make the state of each parameter with `_add_state`."""
+        """Makes the state of each parameter with `_add_state`."""
 
     def _updates(self, param_group: dict[str, Any]) -> None:
-        """Update each parameter of the group that has a gradient."""
+        """Updates each parameter of the group that has a gradient."""
         raise TypeError(f"{type(self).__name__} does not define _updates(param_group)")
 
     def _add_state(self, param: Parameter, state_name: str, initializer: Any = None, dtype: Any = None) -> None:
@@ -306,7 +306,7 @@ class Optimizer:
     # -- use -------------------------------------------------------------------------------------
 
     def step(self) -> Optimizer:
-        """Update the Parameters that have gradients, in place.
+        """Updates the Parameters that have gradients, in place.
 
         Returns
         -------
@@ -351,7 +351,7 @@ class Optimizer:
                 )
 
     def clear_grad(self) -> Optimizer:
-        """Set the gradients of all Parameters to None.
+        """Sets the gradients of all Parameters to None.
 
         Returns
         -------
@@ -400,7 +400,7 @@ class Optimizer:
         )
 
     def bcast_param(self) -> None:
-        """Give all processes the parameters of rank 0; without a process group nothing happens."""
+        """Gives all processes the parameters of rank 0; without a process group nothing happens."""
         if not distributed.is_distributed():
             return
         for group in self.param_groups:
@@ -410,7 +410,7 @@ class Optimizer:
     # -- state dict ------------------------------------------------------------------------------
 
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
-        """Return ``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
+        """Returns ``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
 
         Parameters
         ----------
@@ -448,7 +448,7 @@ class Optimizer:
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over options and state from what `state_dict` of an equal optimizer returned.
+        """Takes over options and state from what `state_dict` of an equal optimizer returned.
 
         All of it is checked before anything changes. Floats are converted to the dtype of the state
         at hand.

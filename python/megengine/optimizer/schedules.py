@@ -68,7 +68,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of all attributes but the optimizer and the functions.
+        """Returns a dict of all attributes but the optimizer and the functions.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class LambdaLR(LRScheduler):
         return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -133,7 +133,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -171,7 +171,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -248,7 +248,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -313,7 +313,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -402,7 +402,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in step ``current_epoch``.
+        """Returns the learning rate of each group in step ``current_epoch``.
 
         Returns
         -------
@@ -508,7 +508,7 @@ class ReduceLROnPlateau(LRScheduler):
         super().__init__(optimizer)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group, lowered if the last values ask for it.
+        """Returns the learning rate of each group, lowered if the last values ask for it.
 
         Returns
         -------
@@ -522,7 +522,7 @@ class ReduceLROnPlateau(LRScheduler):
         return [max(rate * self.factor, self.min_lr) for rate in rates]
 
     def step(self, metric: float | Tensor | None = None) -> None:
-        """Go to the next epoch, and lower the rates if ``metric`` says so.
+        """Goes to the next epoch, and lowers the rates if ``metric`` says so.
 
         Parameters
         ----------

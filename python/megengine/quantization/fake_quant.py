@@ -30,13 +30,13 @@ class _FakeQuantize(Switched):
         super().__init__(dtype, enable, **kwargs)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded; the result carries its quantization parameters."""
+        """Returns ``inp`` rounded; the result carries its quantization parameters."""
         raise TypeError(
             f"{type(self).__name__} does not define fake_quant_forward(self, inp, qparams)"
         )
 
     def forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded, or unchanged while disabled.
+        """Returns ``inp`` rounded, or unchanged while disabled.
 
         qparams: the observer's parameters, which `FakeQuantize` needs; `TQT` and `LSQ` learn
         theirs.
@@ -85,7 +85,7 @@ class FakeQuantize(_FakeQuantize):
     """
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded as ``qparams`` say.
+        """Returns ``inp`` rounded as ``qparams`` say.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         self.scale = Parameter(0.0)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded; ``qparams`` are not used.
+        """Returns ``inp`` rounded; ``qparams`` are not used.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         return out
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Start from given parameters.
+        """Starts from given parameters.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         self.scale[...] = F.log(qparams.scale) / math.log(2)
 
     def get_qparams(self) -> QParams:
-        """Return the parameters learned so far, with the scale ``2 ** scale``."""
+        """Returns the parameters learned so far, with the scale ``2 ** scale``."""
         return create_qparams(QuantMode.SYMMERTIC, self.dtype, 2.0 ** self.scale.detach())
 
 
@@ -236,7 +236,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         self.grad_scale: Tensor | None = None
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Start from given parameters; `LSQParams` also set grad_scale.
+        """Starts from given parameters; `LSQParams` set grad_scale, too.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         return F.maximum(self.step_size, self.eps)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded; ``qparams`` are not used.
+        """Returns ``inp`` rounded; ``qparams`` are not used.
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         return out
 
     def get_qparams(self) -> LSQParams:
-        """Return the parameters learned so far."""
+        """Returns the parameters learned so far."""
         return LSQParams(
             self.mode, self.dtype, self._step().detach(), self.zero_point, self.grad_scale
         )

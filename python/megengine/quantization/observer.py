@@ -85,7 +85,7 @@ class Observer(Switched, QParamsModuleMixin):
         super().__init__(dtype, True, **kwargs)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
-        """Set ``training``, and watch in training mode only.
+        """Sets ``training``, and watches in training mode only.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Observer(Switched, QParamsModuleMixin):
 
     @abc.abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Watch ``x`` and return it.
+        """Watches ``x`` and returns it.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class MinMaxObserver(Observer):
         self.scale_limit = eps
 
     def get_qparams(self) -> QParams:
-        """Return the quantization parameters for the range seen so far."""
+        """Returns the quantization parameters for the range seen so far."""
         return self._qparams_of(self.min_val, self.max_val)
 
     def _qparams_of(self, low: Tensor, high: Tensor) -> QParams:
@@ -187,7 +187,7 @@ class MinMaxObserver(Observer):
         return F.where(is_nan, _LARGEST, x).min(), F.where(is_nan, -_LARGEST, x).max()
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Widen the range by the values of ``x_orig``, while enabled, and return it.
+        """Widens the range by the values of ``x_orig``, while enabled, and returns it.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         self.runtime_momentum = Tensor(0.0)
 
     def set_momentum(self, momentum: float) -> None:
-        """Set the weight of the old average, ``momentum``, from now on.
+        """Sets the weight of the old average, ``momentum``, from now on.
 
         Parameters
         ----------
@@ -289,7 +289,7 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         self.momentum[...] = float(momentum)
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Move the averages by the values of ``x_orig``, while enabled, and return it.
+        """Moves the averages by the values of ``x_orig``, while enabled, and returns it.
 
         Parameters
         ----------
@@ -388,7 +388,7 @@ class HistogramObserver(MinMaxObserver):
         self.histogram = Tensor(np.zeros(bins, np.float32))
 
     def get_qparams(self) -> QParams:
-        """Return the quantization parameters of the chosen range."""
+        """Returns the quantization parameters of the chosen range."""
         low, high = float(self.min_val), float(self.max_val)
         counts = self.histogram.numpy().astype(np.float64)
         if low == high or not counts.any():
@@ -441,7 +441,7 @@ class HistogramObserver(MinMaxObserver):
         return float((errors * counts / width).sum())
 
     def sideeffect_forward(self, x_orig: Tensor) -> None:
-        """Add the values of ``x_orig`` to the histogram, widening its range where needed.
+        """Adds the values of ``x_orig`` to the histogram, widening its range where needed.
 
         Parameters
         ----------
@@ -471,7 +471,7 @@ class HistogramObserver(MinMaxObserver):
         self.min_val[...], self.max_val[...] = float(low), float(high)
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Count the values of ``x_orig``, while enabled, and return it.
+        """Counts the values of ``x_orig``, while enabled, and returns it.
 
         Parameters
         ----------
@@ -536,7 +536,7 @@ class PassiveObserver(Observer):
         return scale
 
     def get_qparams(self) -> QParams:
-        """Return the parameters that were set. ValueError before that."""
+        """Returns the parameters that were set. ValueError before that."""
         if self.qparams is None:
             raise ValueError(
                 "PassiveObserver has no quantization parameters\n  fix: call set_qparams, or reset_qconfig of a "
@@ -545,7 +545,7 @@ class PassiveObserver(Observer):
         return self.qparams
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Take over ``qparams``; their scale is kept in ``orig_scale`` too.
+        """Takes over ``qparams``; their scale is kept in ``orig_scale`` too.
 
         Parameters
         ----------
@@ -564,7 +564,7 @@ class PassiveObserver(Observer):
         self.orig_scale = Tensor(scale.numpy())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x``.
+        """Returns ``x``.
 
         Parameters
         ----------

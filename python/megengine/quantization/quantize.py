@@ -52,7 +52,8 @@ def quantize(
     inplace: bool = True,
     mapping: dict[type[QATModule], type[QuantizedModule]] | None = None,
 ) -> Module:
-    """Replace the layers of `module.qat` by those of `module.quantized`, which compute on integers.
+    """Replaces the layers of `module.qat` by those of `module.quantized`, which compute on
+    integers.
 
     The observers must have seen data (or the fake quantizers have learned), because their ranges
     are now fixed. The result can only infer.
@@ -142,7 +143,7 @@ def quantize_qat(
     qconfig: QConfig = ema_fakequant_qconfig,
     mapping: dict[type[Module], type[QATModule]] | None = None,
 ) -> Module:
-    """Replace the float layers of ``module`` by those of `module.qat`, which observe and round.
+    """Replaces the float layers of ``module`` by those of `module.qat`, which observe and round.
 
     Parameters
     ----------
@@ -198,7 +199,7 @@ def quantize_qat(
 
 
 def quantize_weights(module: Module, inplace: bool = True) -> Module:
-    """Replace each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights,
+    """Replaces each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights,
     everything else in float.
 
     Each weight is rounded to 1/127 of the largest one of its output feature; no data are needed. A
@@ -267,7 +268,7 @@ def _qat_modules(module: Module) -> Iterator[QATModule]:
 
 
 def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
-    """Give every layer of `module.qat` in ``module`` new observers and fake quantizers.
+    """Gives every layer of `module.qat` in ``module`` new observers and fake quantizers.
 
     Parameters
     ----------
@@ -290,7 +291,7 @@ def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
 
 
 def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Module:
-    """Give every layer new observers and fake quantizers, with the parameters found so far.
+    """Gives every layer new observers and fake quantizers, with the parameters found so far.
 
     Those that take parameters (`PassiveObserver`, `TQT`, `LSQ`) and have the same dtype get them.
 
@@ -337,7 +338,7 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
 
 
 def enable_fake_quant(module: Module) -> None:
-    """Round weights and results in all layers of `module.qat` from now on.
+    """Rounds weights and results in all layers of `module.qat` from now on.
 
     Parameters
     ----------
@@ -357,7 +358,7 @@ def enable_fake_quant(module: Module) -> None:
 
 
 def disable_fake_quant(module: Module) -> None:
-    """Compute in float in all layers of `module.qat` from now on; observers still watch.
+    """Computes in float in all layers of `module.qat` from now on; observers still watch.
 
     Parameters
     ----------
@@ -377,7 +378,7 @@ def disable_fake_quant(module: Module) -> None:
 
 
 def enable_observer(module: Module) -> None:
-    """Watch ranges in all layers of `module.qat` from now on, in evaluation mode too.
+    """Watches ranges in all layers of `module.qat` from now on, in evaluation mode too.
 
     Parameters
     ----------
@@ -397,7 +398,7 @@ def enable_observer(module: Module) -> None:
 
 
 def disable_observer(module: Module) -> None:
-    """Keep the ranges found so far in all layers of `module.qat`, in training mode too.
+    """Keeps the ranges found so far in all layers of `module.qat`, in training mode too.
 
     The next `Module.train` switches observers on again.
 
@@ -419,7 +420,7 @@ def disable_observer(module: Module) -> None:
 
 
 def hook_qat_module(module: Module, func: Callable[..., Any]) -> list[HookHandler]:
-    """Register ``func(layer, inputs, outputs)`` as forward hook of every layer for quantization-aware training.
+    """Registers ``func(layer, inputs, outputs)`` as forward hook of every layer for quantization-aware training.
 
     Returns the handles, which have ``remove()``.
     """
@@ -429,7 +430,7 @@ def hook_qat_module(module: Module, func: Callable[..., Any]) -> list[HookHandle
 def apply_easy_quant(
     module: Module, data: Tensor, start: float = 0.8, stop: float = 1.2, num: int = 40
 ) -> Module:
-    """Search the scales that keep each layer's result closest to the float one, by their cosine.
+    """Searches the scales that keep each layer's result closest to the float one, by their cosine.
 
     It goes layer by layer: first it searches the scale of the weight, then that of the result,
     among ``num`` multiples of the current one from ``start`` to ``stop``.
@@ -504,7 +505,7 @@ def _result_with(layer: QATModule, inputs: tuple[Any, ...], weight: bool, act: b
 def _improve(
     observer: Any, multiples: np.ndarray, wanted: np.ndarray, result: Callable[[], Tensor]
 ) -> None:
-    """Give ``observer`` the scale with which ``result()`` points where ``wanted`` does."""
+    """Gives ``observer`` the scale with which ``result()`` points where ``wanted`` does."""
     if not isinstance(observer, PassiveObserver):
         return
     if observer.orig_scale is None:

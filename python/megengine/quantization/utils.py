@@ -45,7 +45,7 @@ class Round(Function):
 
 
 def tqt_forward(qmin: int, qmax: int, inp: Tensor, scale: Tensor) -> Tensor:
-    """Round ``inp`` to multiples of ``2 ** scale``, from qmin to qmax; differentiable in inp and
+    """Rounds ``inp`` to multiples of ``2 ** scale``, from qmin to qmax; differentiable in inp and
     scale.
 
     Parameters
@@ -77,7 +77,7 @@ def lsq_forward(
     zero_point: Tensor | float | None = None,
     scale_grad: Tensor | float | None = None,
 ) -> Tensor:
-    """Round ``inp`` to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in
+    """Rounds ``inp`` to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in
     inp and step_size.
 
     Parameters
@@ -108,7 +108,7 @@ def lsq_forward(
 
 
 def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator that makes a function, or functools.partial, a method of ``cls``.
+    """Returns a decorator that makes a function, or functools.partial, a method of ``cls``.
 
     Returns
     -------
@@ -203,7 +203,7 @@ class QParams:
         self.zero_point = zero_point
 
     def update(self, qparams: QParams) -> None:
-        """Take over the values of ``qparams``.
+        """Takes over the values of ``qparams``.
 
         Parameters
         ----------
@@ -273,10 +273,10 @@ class QParamsModuleMixin(abc.ABC):
 
     @abc.abstractmethod
     def get_qparams(self) -> QParams:
-        """Return mode, dtype, scale and zero point found so far."""
+        """Returns mode, dtype, scale and zero point found so far."""
 
     def get_quantized_dtype(self) -> np.dtype:
-        """Return the NumPy dtype that carries scale and zero point. ValueError while they are
+        """Returns the NumPy dtype that carries scale and zero point. ValueError while they are
         unknown.
         """
         qparams = self.get_qparams()
@@ -295,7 +295,7 @@ def create_qparams(
     scale: Tensor | None = None,
     zero_point: Tensor | None = None,
 ) -> QParams:
-    """Make `QParams` from a dtype or its name.
+    """Makes `QParams` from a dtype or its name.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ Tensor._new_qparams = staticmethod(create_qparams)
 
 
 def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
-    """Round ``inp`` to what ``qparams`` can express, in its float dtype.
+    """Rounds ``inp`` to what ``qparams`` can express, in its float dtype.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
 
 
 def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
-    """Round a bias as a 32-bit accumulator holds it: to (scale of inp) * (scale of w_qat).
+    """Rounds a bias as a 32-bit accumulator holds it: to (scale of inp) * (scale of w_qat).
 
     Parameters
     ----------

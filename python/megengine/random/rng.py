@@ -33,7 +33,7 @@ def _checked_seed(seed: IntLike) -> int:
 
 
 def seed(seed: int, numpy: bool = False) -> None:
-    """Restart the global generator, which module functions, dropout and initial weights draw from.
+    """Restarts the global generator, which module functions, dropout and initial weights draw from.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def seed(seed: int, numpy: bool = False) -> None:
 
 
 def get_state() -> dict[str, Any]:
-    """Return the states of the global generator and of numpy.random, for `set_state`.
+    """Returns the states of the global generator and of numpy.random, for `set_state`.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def get_state() -> dict[str, Any]:
 
 
 def set_state(state: Mapping[str, Any]) -> None:
-    """Continue the draws of the global generator and of numpy.random where `get_state` was called.
+    """Continues the draws of the global generator and of numpy.random where `get_state` was called.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class RNG:
         return x if self._device is None else x.to(self._device)
 
     def uniform(self, low: float = 0, high: float = 1, size: IntsLike | None = None) -> Tensor:
-        """Return uniform draws from [low, high), float32.
+        """Returns uniform draws from [low, high), float32.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class RNG:
         return self._placed(x)
 
     def normal(self, mean: float = 0, std: float = 1, size: IntsLike | None = None) -> Tensor:
-        """Return normal draws, float32.
+        """Returns normal draws, float32.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class RNG:
         scale: float | Tensor = 1,
         size: IntsLike | None = None,
     ) -> Tensor:
-        """Return draws from gamma distributions, float32.
+        """Returns draws from gamma distributions, float32.
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class RNG:
         beta: float | Tensor,
         size: IntsLike | None = None,
     ) -> Tensor:
-        """Return draws from beta distributions, float32, between 0 and 1.
+        """Returns draws from beta distributions, float32, between 0 and 1.
 
         Parameters
         ----------
@@ -356,7 +356,7 @@ class RNG:
         return self._placed(ops.random_beta(key, *_broadcast_parameters(key, size, *parameters)))
 
     def poisson(self, lam: float | Tensor, size: IntsLike | None = None) -> Tensor:
-        """Return draws from Poisson distributions: whole numbers, in float32.
+        """Returns draws from Poisson distributions: whole numbers, in float32.
 
         Parameters
         ----------
@@ -388,7 +388,7 @@ class RNG:
         return self._placed(ops.random_poisson(key, *parameters))
 
     def exponential(self, rate: float | Tensor = 1.0, size: IntsLike | None = None) -> Tensor:
-        """Return draws from exponential distributions, float32.
+        """Returns draws from exponential distributions, float32.
 
         Parameters
         ----------
@@ -423,7 +423,7 @@ class RNG:
     def multinomial(
         self, input: Tensor, num_samples: int, replacement: bool | None = False
     ) -> Tensor:
-        """Return indices drawn with probabilities in proportion to weights, int32.
+        """Returns indices drawn with probabilities in proportion to weights, int32.
 
         Parameters
         ----------
@@ -477,7 +477,7 @@ class RNG:
         )
 
     def permutation(self, n: int | Tensor, *, dtype: DTypeLike = "int32") -> Tensor:
-        """Return 0 .. n - 1, or the entries of a Tensor along axis 0, in random order.
+        """Returns 0 .. n - 1, or the entries of a Tensor along axis 0, in random order.
 
         Parameters
         ----------
@@ -519,7 +519,7 @@ class RNG:
         return ops.index_get(x, order, axes=(0,))
 
     def shuffle(self, inp: Tensor) -> None:
-        """Put the entries of ``inp`` along axis 0 in random order, in place.
+        """Puts the entries of ``inp`` along axis 0 in random order, in place.
 
         Parameters
         ----------

@@ -74,7 +74,8 @@ _shared_limit = AlternativeRecursionLimit(_PY_LIMIT)
 
 
 def max_recursion_limit() -> AlternativeRecursionLimit:
-    """``with max_recursion_limit(): ...`` runs the block with a high recursion limit.
+    """Returns a context manager: ``with max_recursion_limit(): ...`` runs the block with a high
+    recursion limit.
 
     Returns
     -------

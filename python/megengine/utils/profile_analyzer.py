@@ -118,7 +118,7 @@ class OprProfRst:
 
 
 class Record:
-    """Is one row of an answer: time, info, and footprint with the rates that follow from both.
+    """One row of an answer: time, info, and footprint with the rates that follow from both.
 
     Parameters
     ----------

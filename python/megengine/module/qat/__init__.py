@@ -65,7 +65,7 @@ class QATModule(Module):
 
     @classmethod
     def from_float_module(cls, float_module: Module) -> QATModule:
-        """Return the layer that computes what ``float_module`` does, with the same Parameters and
+        """Returns the layer that computes what ``float_module`` does, with the same Parameters and
         child modules.
 
         Parameters
@@ -83,7 +83,7 @@ class QATModule(Module):
         return module
 
     def set_qconfig(self, qconfig: QConfig) -> None:
-        """Make new observers and fake quantizers.
+        """Makes new observers and fake quantizers.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class QATModule(Module):
         self.weight_fake_quant = made(self.with_weight, qconfig.weight_fake_quant)
 
     def set_fake_quant(self, enable: bool) -> None:
-        """Enable or disable the fake quantizers.
+        """Enables or disables the fake quantizers.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class QATModule(Module):
                 fake_quant.enabled = enable
 
     def set_observer(self, enable: bool) -> None:
-        """Enable or disable the observers.
+        """Enables or disables the observers.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class QATModule(Module):
         return fake_quant(target, None if observer is None else observer.get_qparams())
 
     def apply_quant_weight(self, target: Tensor) -> Tensor:
-        """Return ``target``, rounded as a weight.
+        """Returns ``target``, rounded as a weight.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class QATModule(Module):
         )
 
     def apply_quant_activation(self, target: Tensor) -> Tensor:
-        """Return ``target``, rounded as a result.
+        """Returns ``target``, rounded as a result.
 
         Parameters
         ----------
@@ -166,8 +166,8 @@ class QATModule(Module):
         return self._apply_fakequant_with_observer(target, self.act_fake_quant, self.act_observer)
 
     def apply_quant_bias(self, target: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
-        """Return ``target``, rounded as a 32-bit bias with the scales of ``inp`` and ``w_qat``; see
-        `fake_quant_bias`.
+        """Returns ``target``, rounded as a 32-bit bias with the scales of ``inp`` and ``w_qat``;
+        see `fake_quant_bias`.
 
         Parameters
         ----------

@@ -44,7 +44,7 @@ class QuantizedModule(Module):
 
     @classmethod
     def from_qat_module(cls, qat_module: Any) -> Self:
-        """Return the layer that computes on integers what ``qat_module`` computes on rounded
+        """Returns the layer that computes on integers what ``qat_module`` computes on rounded
         numbers.
 
         Parameters
@@ -139,7 +139,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
         self.output_dtype = dtype
 
     def calc_bmm_quantized(self, inp: Tensor) -> Tensor:
-        """Return the product, with bias and activation.
+        """Returns the product, with bias and activation.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class Conv2d(float_conv.Conv2d, Plain):
         self.output_dtype = dtype
 
     def calc_conv_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
-        """Return the convolution, with an activation.
+        """Returns the convolution, with an activation.
 
         Parameters
         ----------
@@ -352,7 +352,7 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
     def calc_conv_transpose2d_quantized(
         self, inp: Tensor, nonlinear_mode: str = "identity"
     ) -> Tensor:
-        """Return the transposed convolution, with an activation.
+        """Returns the transposed convolution, with an activation.
 
         Parameters
         ----------
@@ -542,7 +542,7 @@ class Linear(Plain):
         self.output_dtype = dtype
 
     def calc_linear_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
-        """Return the linear map, with an activation.
+        """Returns the linear map, with an activation.
 
         Parameters
         ----------

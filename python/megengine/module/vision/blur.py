@@ -54,7 +54,7 @@ class ActiveBlur(Module):
         super().__init__(**kwargs)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W) filtered, same shape and dtype.
+        """Returns the images ``inp`` (N, C, H, W) filtered, same shape and dtype.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class ActiveBlur(Module):
         return like(_filter(image, self.get_kernel(image, inp._tuple_shape[1]), "reflect_101"), inp)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels.
+        """Returns kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Emboss(_Blend):
         self.matrix_effect = np.array([[-1, -1, 0], [-1, 0, 1], [0, 1, 1]], np.float32)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, 3, 3) for the images ``inp``.
+        """Returns kernels (N, 3, 3) for the images ``inp``.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class Sharpen(_Blend):
         self.matrix_effect = np.array([[-1, -1, -1], [-1, 8, -1], [-1, -1, -1]], np.float32)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, 3, 3) for the images ``inp``.
+        """Returns kernels (N, 3, 3) for the images ``inp``.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ class GaussianBlur(Module):
         self.border_mode = check_border(border_mode).upper()
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, smoothed, in their dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, smoothed, in their dtype.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ class Dilation(Module):
         self.border_value = border_value
 
     def forward(self, inp: Tensor, kernel: Tensor | np.ndarray) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, dilated; same shape and dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, dilated; same shape and dtype.
 
         Parameters
         ----------

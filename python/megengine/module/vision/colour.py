@@ -52,7 +52,7 @@ class AdditiveElemwise(Module):
         self._per_channel = per_channel
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, with noise, in their dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, with noise, in their dtype.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class AdditiveElemwise(Module):
         return like(as_float(inp) + self.sample(size), inp)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return noise of shape ``size``, float32.
+        """Returns noise of shape ``size``, float32.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class AdditiveLaplaceNoise(_SeededNoise):
         self.finfo = np.finfo(np.float32)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return Laplace noise of shape ``size``, float32.
+        """Returns Laplace noise of shape ``size``, float32.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class AdditivePoissonNoise(_SeededNoise):
         self.lam = lam
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return Poisson noise of shape ``size``, float32.
+        """Returns Poisson noise of shape ``size``, float32.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class AdditiveGaussianNoise(_SeededNoise):
         self.std = std
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return normal noise of shape ``size``, float32.
+        """Returns normal noise of shape ``size``, float32.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class LinearContrast(Module):
         self.rng_func = Stream(seed)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
 
         Parameters
         ----------

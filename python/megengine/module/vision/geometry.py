@@ -62,7 +62,7 @@ class CropAndPad(Module):
         percent: float | Sequence[float] | Tensor,
         pad_val: float | Tensor | None = None,
     ) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Flip(Module):
         self.horizontal = horizontal
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, H, W, C) mirrored, same shape and dtype.
+        """Returns the images ``inp`` (N, H, W, C) mirrored, same shape and dtype.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class _RandomFlip(Module):
         self.prob = prob
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, H, W, C), some of them mirrored, same shape and dtype."""
+        """Returns the images ``inp`` (N, H, W, C), some of them mirrored, same shape and dtype."""
         chosen = random.uniform(0.0, 1.0, size=(inp._tuple_shape[0],)) < self.prob
         mask = F.broadcast_to(chosen.reshape(-1, 1, 1, 1), inp._tuple_shape)
         return F.where(mask, F.vision.flip(inp, self._vertical, not self._vertical), inp)
@@ -221,7 +221,7 @@ class Resize(Module):
         self.imode = imode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` resized, in their dtype.
+        """Returns the images ``inp`` resized, in their dtype.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class Rot90(Module):
         self.clockwise = clockwise
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, H, W, C) turned, (N, W, H, C), same dtype.
+        """Returns the images ``inp`` (N, H, W, C) turned, (N, W, H, C), same dtype.
 
         Parameters
         ----------
@@ -306,7 +306,7 @@ class Rotate(Module):
         self.interp_mode = interp_mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` turned, same shape and dtype.
+        """Returns the images ``inp`` turned, same shape and dtype.
 
         Parameters
         ----------
@@ -347,7 +347,7 @@ class Remap(Module):
         borderMode: str = "replicate",
         borderValue: float = 0.0,
     ) -> Tensor:
-        """Read the images at column map_1 and row map_2.
+        """Reads the images at column map_1 and row map_2.
 
         Parameters
         ----------
@@ -391,7 +391,7 @@ class FillPoly(Module):
     """
 
     def forward(self, img: Tensor, pts: Tensor, color: float | Sequence[float] | Tensor) -> Tensor:
-        """Return a copy of the images with the polygons filled, same shape and dtype.
+        """Returns a copy of the images with the polygons filled, same shape and dtype.
 
         Parameters
         ----------

@@ -50,7 +50,7 @@ class Mixup(Module):
         self.beta = beta
 
     def sample(self, batch: int) -> Tensor:
-        """Return the weights of the first batch, (batch,), float32.
+        """Returns the weights of the first batch, (batch,), float32.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Mixup(Module):
     def forward(
         self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the blended (data, label).
+        """Returns the blended (data, label).
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Cutmix(Module):
         self.beta = beta
 
     def sample(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw the weights, and the centres of the boxes.
+        """Draws the weights, and the centres of the boxes.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Cutmix(Module):
     def forward(
         self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return (data, label) with the boxes pasted.
+        """Returns (data, label) with the boxes pasted.
 
         Parameters
         ----------
