@@ -106,8 +106,8 @@ def shown_name(device: Device) -> str:
 def get_default_device() -> str:
     """Returns the name of the device on which new tensors are made.
 
-    It is what `set_default_device` was given; at first the value of ``MGE_DEFAULT_DEVICE``, or
-    "xpux": a GPU if there is one, else the CPU.
+    `set_default_device` sets it. At first it is the value of ``MGE_DEFAULT_DEVICE``, or "xpux": a
+    GPU if there is one, else the CPU.
 
     Returns
     -------
@@ -664,7 +664,7 @@ def get_cuda_device_property(
 def get_cuda_version() -> int:
     """Returns the CUDA version of NVRTC, the run-time compiler: 13000 for 13.0.
 
-    That is 1000 * major + 10 * minor; 0 where it is not found; ``python -m megengine info`` says
+    That is 1000 * major + 10 * minor; 0 if NVRTC is not found; ``python -m megengine info`` says
     where it was sought.
 
     Returns

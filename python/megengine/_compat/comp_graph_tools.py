@@ -80,7 +80,7 @@ class GraphInference:
         Whether to join element-wise operations into generated kernels; False runs the function as
         it was traced.
     function : str
-        One of those that `jit.dump_functions` wrote; "" is the first.
+        Name of a function that `jit.dump_functions` wrote; "" is the first one.
     trusts_kernels : bool
         Whether to use the compiled kernels that ``python -m megengine package`` has put into the
         file. These kernels are code that will run, so trust the file's source.

@@ -171,7 +171,7 @@ class ExternOprSubgraph(_Compiled):
     output_dtypes : list of dtype or None
         Data type of each result; None is float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class TensorrtRuntimeSubgraph(_Compiled):
     data : bytes
         The engine; it is saved with the module.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -229,7 +229,7 @@ class CambriconRuntimeSubgraph(_Compiled):
     tensor_dim_mutable : bool
         Whether shapes may change.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, data: bytes, symbol: str, tensor_dim_mutable: bool, **kwargs: Any) -> None:
@@ -249,7 +249,7 @@ class AtlasRuntimeSubgraph(_Compiled):
     data : bytes
         The model; it is saved with the module.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -264,7 +264,7 @@ class MagicMindRuntimeSubgraph(_Compiled):
     data : bytes
         The model; it is saved with the module.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:

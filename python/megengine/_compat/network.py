@@ -306,7 +306,7 @@ class Network:
         Parameters
         ----------
         *inp_args : ndarray
-            Inputs in the order of ``input_vars``, but for those in inp_dict.
+            Arrays in the order of ``input_vars``, without those in inp_dict.
         inp_dict : dict of str to ndarray or None
             Arrays by the names of their inputs.
 

@@ -72,7 +72,7 @@ class Group:
     Raises
     ------
     TypeError, ValueError
-        As for `check`.
+        If a rank is no int, and if ranks repeat or are not in the world.
 
     Examples
     --------
@@ -511,7 +511,7 @@ def get_world_size() -> int:
 
 
 def get_backend() -> str:
-    """Returns the name of the backend: what `init_process_group` was given, "auto" by default.
+    """Returns the name of the backend that `init_process_group` was given, "auto" by default.
 
     Returns
     -------

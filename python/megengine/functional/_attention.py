@@ -192,9 +192,9 @@ def scaled_dot_product_attention(
     Parameters
     ----------
     query : Tensor
-        [..., heads, lq, e].
+        Tensor of shape [..., heads, lq, e].
     key : Tensor
-        [..., heads, lk, e].
+        Tensor of shape [..., heads, lk, e].
     value : Tensor
         [..., heads, lk, ev]; all three have one floating dtype.
     attn_mask : Tensor or None

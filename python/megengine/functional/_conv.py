@@ -103,7 +103,7 @@ def conv1d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     weight : Tensor
         Kernels, [out, c, k], or [groups, out / groups, c / groups, k] if groups > 1.
     bias : Tensor or None
@@ -163,7 +163,7 @@ def conv2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     weight : Tensor
         Kernels, [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     bias : Tensor or None
@@ -234,7 +234,7 @@ def conv3d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, d, h, w], float dtype.
+        Tensor of shape [n, c, d, h, w], float dtype.
     weight : Tensor
         Kernels, [out, c, kd, kh, kw], or [groups, out / groups, c / groups, kd, kh, kw] if groups >
         1.
@@ -322,7 +322,7 @@ def conv_transpose1d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     weight : Tensor
         [c, out, k], or with a leading axis of groups as in `conv_transpose2d`.
     bias : Tensor or None
@@ -372,7 +372,7 @@ def conv_transpose2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     weight : Tensor
         [c, out, kh, kw], or [groups, c / groups, out / groups, kh, kw] if groups > 1.
     bias : Tensor or None
@@ -432,7 +432,7 @@ def conv_transpose3d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, d, h, w], float dtype.
+        Tensor of shape [n, c, d, h, w], float dtype.
     weight : Tensor
         [c, out, kd, kh, kw], or with a leading axis of groups as in `conv_transpose2d`.
     bias : Tensor or None
@@ -567,9 +567,9 @@ def local_conv2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     weight : Tensor
-        [groups, oh, ow, c / groups, kh, kw, out / groups].
+        Tensor of shape [groups, oh, ow, c / groups, kh, kw, out / groups].
     bias : Tensor or None
         None, or a tensor that broadcasts to the result.
     stride, padding, dilation : int or sequence of int
@@ -632,7 +632,7 @@ def region_restricted_conv(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     weight : Tensor
         Kernels, [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     rin : Tensor

@@ -35,7 +35,7 @@ def deformable_conv2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     weight : Tensor
         Kernels, [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     offset : Tensor
@@ -177,7 +177,7 @@ def correlation(
     Parameters
     ----------
     data1, data2 : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     kernel_size : int
         Extent of a patch, odd.
     max_displacement : int

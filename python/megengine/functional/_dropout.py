@@ -78,7 +78,7 @@ def dropout2d(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, ...], float dtype.
+        Tensor of shape [n, c, ...], float dtype.
     drop_prob : float
         Probability of becoming 0, in [0, 1).
     training : bool

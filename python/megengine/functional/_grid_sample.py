@@ -25,7 +25,7 @@ def grid_sample(
     Parameters
     ----------
     inp : Tensor
-        [n, c, spatial...], float dtype.
+        Tensor of shape [n, c, spatial...], float dtype.
     grid : Tensor
         Places, [n, places..., axes]: a number for each spatial axis, the last axis first, such as
         (x, y) for images.

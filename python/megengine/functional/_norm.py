@@ -49,7 +49,7 @@ def batch_norm(
     Parameters
     ----------
     inp : Tensor
-        [n, c, ...], float dtype.
+        Tensor of shape [n, c, ...], float dtype.
     running_mean, running_var : Tensor or None
         One element per channel, such as [c] or [1, c, 1, 1]; they keep their dtype.
     weight : Tensor or None
@@ -329,7 +329,7 @@ def layer_norm(
     Parameters
     ----------
     inp : Tensor
-        [..., *normalized_shape], float dtype.
+        Tensor of shape [..., *normalized_shape], float dtype.
     normalized_shape : int or sequence of int
         The trailing extents that are normalized together.
     affine : bool
@@ -445,7 +445,7 @@ def group_norm(
     Parameters
     ----------
     inp : Tensor
-        [n, c, ...], float dtype.
+        Tensor of shape [n, c, ...], float dtype.
     num_groups : int
         Number of groups, which must divide the number of channels.
     affine : bool
@@ -505,7 +505,7 @@ def instance_norm(
     Parameters
     ----------
     inp : Tensor
-        [n, c, ...], float dtype.
+        Tensor of shape [n, c, ...], float dtype.
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None

@@ -57,7 +57,7 @@ def max_pool1d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     kernel_size : int or sequence of int
         Number of elements of a window.
     stride : int, sequence of int or None
@@ -102,7 +102,7 @@ def avg_pool1d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     kernel_size : int or sequence of int
         Number of elements of a window.
     stride : int, sequence of int or None
@@ -249,7 +249,7 @@ def adaptive_max_pool1d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     oshp : int, sequence of int or Tensor
         The number of windows, ol. They are those of `adaptive_max_pool2d`, along one axis.
 
@@ -280,7 +280,7 @@ def adaptive_avg_pool1d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     oshp : int, sequence of int or Tensor
         The number of windows, ol. They are those of `adaptive_max_pool2d`, along one axis.
 
@@ -311,7 +311,7 @@ def adaptive_max_pool2d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     oshp : int, sequence of int or Tensor
         (oh, ow), or one number for both. Windows are ``h // oh`` rows apart and ``h - (oh - 1) * (h
         // oh)`` rows high, so they overlap where oh does not divide h; likewise for columns. In
@@ -340,7 +340,7 @@ def adaptive_avg_pool2d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     oshp : int, sequence of int or Tensor
         (oh, ow), or one number for both. The windows are those of `adaptive_max_pool2d`.
 

@@ -137,7 +137,7 @@ def roi_align(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     rois : Tensor
         [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image.
     output_shape : int or sequence of int
@@ -247,7 +247,7 @@ def roi_pooling(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     rois : Tensor
         [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image; after scaling
         corners are rounded to whole pixels, both included.
@@ -353,7 +353,7 @@ def deformable_psroi_pooling(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     rois : Tensor
         [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image.
     trans : Tensor

@@ -104,7 +104,7 @@ def tril(inp: Tensor, k: int = 0) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., m, n], any dtype.
+        Tensor of shape [..., m, n], any dtype.
     k : int
         Number of the diagonal: 0 is the main one, 1 the one above it, -1 the one below.
 
@@ -134,7 +134,7 @@ def triu(inp: Tensor, k: int = 0) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., m, n], any dtype.
+        Tensor of shape [..., m, n], any dtype.
     k : int
         Number of the diagonal: 0 is the main one, 1 the one above it, -1 the one below.
 

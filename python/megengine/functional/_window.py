@@ -167,7 +167,7 @@ def sliding_window(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     kernel_size, padding, stride, dilation : int or sequence of int
         Extent of a window, zeros added on every side, distance from one window to the next, and
         distance of a window's elements: each an int for both axes, or (height, width). Extents
@@ -211,7 +211,7 @@ def sliding_window_transpose(
     Parameters
     ----------
     inp : Tensor
-        [n, c, oh, ow, kh, kw].
+        Tensor of shape [n, c, oh, ow, kh, kw].
     output_size : int or sequence of int
         (h, w) of the images, or one number for both.
     kernel_size, padding, stride, dilation : int or sequence of int
@@ -271,7 +271,7 @@ def unfold(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     kernel_size, dilation, padding, stride : int or sequence of int
         Extent of a window, distance of its elements, zeros added on every side, and distance from
         one window to the next: each an int for both axes, or (height, width).
@@ -313,7 +313,7 @@ def fold(
     Parameters
     ----------
     inp : Tensor
-        [n, c * kh * kw, oh * ow].
+        Tensor of shape [n, c * kh * kw, oh * ow].
     output_size : int or sequence of int
         (h, w) of the images, or one number for both.
     kernel_size, dilation, padding, stride : int or sequence of int
@@ -360,7 +360,7 @@ def local_response_norm(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     kernel_size : int
         Number of channels in the sum, odd, with the element's own channel in the middle. Channels
         beyond the first and the last count as 0.
@@ -409,7 +409,7 @@ def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., c * r * r, h, w].
+        Tensor of shape [..., c * r * r, h, w].
     upscale_factor : int
         The factor r of height and width.
 
@@ -456,7 +456,7 @@ def pixel_unshuffle(inp: Tensor, downscale_factor: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., c, h * r, w * r].
+        Tensor of shape [..., c, h * r, w * r].
     downscale_factor : int
         The factor r of height and width.
 

@@ -244,7 +244,7 @@ def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+        The shape of ``inp`` without ``axis``, in float32 for every dtype of ``inp``.
 
     Examples
     --------
@@ -334,7 +334,7 @@ def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+        The shape of ``inp`` without ``axis``, in float32 for every dtype of ``inp``.
 
     See Also
     --------
@@ -365,7 +365,7 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+        The shape of ``inp`` without ``axis``, in float32 for every dtype of ``inp``.
 
     Examples
     --------

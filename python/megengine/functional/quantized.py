@@ -139,11 +139,11 @@ def batch_conv_bias_activation(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     weight : Tensor
         [n, out, c, kh, kw], with groups > 1 [n, groups, out / groups, c / groups, kh, kw].
     bias : Tensor or None
-        [1 or n, out, 1, 1].
+        Tensor of shape [1 or n, out, 1, 1].
     dtype : numpy.dtype or None
         Quantized dtype of the result; None gives float32.
     stride, padding, dilation : int or sequence of int

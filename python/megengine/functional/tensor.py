@@ -343,7 +343,8 @@ def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
     inp : Tensor
         Tensor of any shape and dtype.
     target_shape : int, Tensor or sequence of int or Tensor
-        Ints and integer tensors; one extent may be -1, which stands for what remains.
+        The new shape, as ints and integer tensors; one extent may be -1, which is computed from the
+        number of elements.
 
     Returns
     -------

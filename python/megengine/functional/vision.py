@@ -265,7 +265,7 @@ def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, h, w, c], any dtype.
+        Tensor of shape [n, h, w, c], any dtype.
     vertical, horizontal : bool
         Whether to mirror along height and width.
 
@@ -297,7 +297,7 @@ def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, h, w, c], any dtype.
+        Tensor of shape [n, h, w, c], any dtype.
     clockwise : bool
         Whether to turn clockwise; False turns counter-clockwise.
 

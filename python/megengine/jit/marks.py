@@ -70,7 +70,8 @@ def offload(x: Tensor) -> Tensor:
     Raises
     ------
     TypeError, ValueError
-        As for `keep`.
+        If ``x`` is not a Tensor, and inside a traced function for a tensor that the function does
+        not compute.
 
     Examples
     --------

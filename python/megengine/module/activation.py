@@ -21,7 +21,7 @@ class Softmax(Module):
     axis : int or None
         The axis that sums to 1. None: axis 0 of 0-, 1- and 3-D inputs, otherwise axis 1.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Sigmoid(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class SiLU(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -127,7 +127,7 @@ class GELU(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -162,7 +162,7 @@ class ReLU(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     See Also
     --------
@@ -204,7 +204,7 @@ class PReLU(Module):
     init : float
         Value that every slope has at first.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -264,7 +264,7 @@ class LeakyReLU(Module):
     negative_slope : float
         Factor of negative elements, a fixed number; `PReLU` learns it.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     See Also
     --------

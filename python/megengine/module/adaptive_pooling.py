@@ -29,7 +29,7 @@ class AdaptiveMaxPool1d(_AdaptivePoolNd):
     oshp : int or Tensor
         Output length. Windows are those of `AdaptiveMaxPool2d`, along one axis.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
         H - (n - 1) * (H // n) rows high: any input size gives the same output size, and windows
         overlap where n does not divide H.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -103,7 +103,7 @@ class AdaptiveAvgPool1d(_AdaptivePoolNd):
     oshp : int or Tensor
         Output length. Windows are those of `AdaptiveMaxPool2d`, along one axis.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
         Output height and width, an int for both; 1 is global average pooling. Windows are those of
         `AdaptiveMaxPool2d`.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------

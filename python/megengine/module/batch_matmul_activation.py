@@ -29,7 +29,7 @@ class BatchMatMulActivation(Weighted):
     nonlinear_mode : str
         The activation: "identity" or "relu".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------

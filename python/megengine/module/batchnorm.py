@@ -133,7 +133,7 @@ class BatchNorm1d(_BatchNorm):
         Whether to learn a weight and a bias, whether to keep running statistics, and whether to use
         these in training too, without updates and gradients.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -171,7 +171,7 @@ class BatchNorm2d(_BatchNorm):
     freeze : bool
         Whether to use the running statistics in training too, without updates and gradients.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -221,7 +221,7 @@ class BatchNorm3d(_BatchNorm):
         Whether to learn a weight and a bias, whether to keep running statistics, and whether to use
         these in training too, without updates and gradients.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -253,7 +253,7 @@ class SyncBatchNorm(_BatchNorm):
         The processes that share statistics, None for all; outside a process group the results are
         those of `BatchNorm2d`.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -118,7 +118,7 @@ class Conv1d(_PaddedConv):
         "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
         and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class Conv2d(_PaddedConv):
     padding_mode : str
         What the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -214,7 +214,7 @@ class Conv3d(_ConvNd):
     conv_mode : str
         How kernels are laid over the input: "cross_correlation" is the only one.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -286,7 +286,7 @@ class Conv3d(_ConvNd):
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, D, H, W).
+            Tensor of shape (N, in_channels, D, H, W).
 
         Returns
         -------
@@ -323,7 +323,7 @@ class ConvTranspose2d(_ConvTransposeNd):
         "cross_correlation", the only one; and "default" or "float32", which both accumulate in
         float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     See Also
     --------
@@ -411,7 +411,7 @@ class ConvTranspose2d(_ConvTransposeNd):
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, H, W).
+            Tensor of shape (N, in_channels, H, W).
 
         Returns
         -------
@@ -440,7 +440,7 @@ class ConvTranspose3d(_ConvTransposeNd):
     bias : bool
         Whether to add a learned number to each output channel.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -484,7 +484,7 @@ class ConvTranspose3d(_ConvTransposeNd):
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, D, H, W).
+            Tensor of shape (N, in_channels, D, H, W).
 
         Returns
         -------
@@ -523,7 +523,7 @@ class LocalConv2d(Conv2d):
     conv_mode : str
         How kernels are laid over the input: "cross_correlation" is the only one.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -584,7 +584,7 @@ class LocalConv2d(Conv2d):
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, input_height, input_width).
+            Tensor of shape (N, in_channels, input_height, input_width).
 
         Returns
         -------
@@ -616,7 +616,7 @@ class ConvRelu2d(Relu, Conv2d):
         "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
         and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -648,7 +648,7 @@ class ConvTransposeRelu2d(Relu, ConvTranspose2d):
         "cross_correlation", the only one; and "default" or "float32", which both accumulate in
         float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -85,7 +85,7 @@ class ConvBn2d(_ConvBnActivation2d):
     padding_mode : str
         What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class ConvBnRelu2d(Relu, _ConvBnActivation2d):
     padding_mode : str
         What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -33,7 +33,7 @@ class DeformableConv2d(_ConvNd):
         "cross_correlation", the only one; and "default" or "float32", which both accumulate in
         float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -159,7 +159,7 @@ class RegionRestrictedConv(_ConvNd):
         "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
         and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

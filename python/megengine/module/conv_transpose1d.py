@@ -30,7 +30,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     bias : bool
         Whether to add a learned number to each output channel.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -84,7 +84,7 @@ class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
         Whether the normalization learns a scale and a shift, and whether it keeps running
         statistics for `eval` mode.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class ConvTransposeBnRelu2d(Relu, _ConvTransposeBnActivation2d):
         Whether the normalization learns a scale and a shift, and whether it keeps running
         statistics for `eval` mode.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

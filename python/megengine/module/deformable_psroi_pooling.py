@@ -29,7 +29,7 @@ class DeformablePSROIPooling(Module):
     trans_std : float
         Factor that the offsets are multiplied by.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -70,7 +70,7 @@ class DeformablePSROIPooling(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
         rois : Tensor
             (K, 5), index of the image in the batch, x1, y1, x2, y2.
         trans : Tensor

@@ -24,7 +24,7 @@ class Bilinear(Weighted):
     bias : bool
         Whether to add a learned bias.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -86,7 +86,7 @@ class CosineSimilarity(Module):
     eps : float
         Lengths below this number count as this number.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class PairwiseDistance(Module):
     keepdims : bool
         Leaves the last axis in the result with size 1.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

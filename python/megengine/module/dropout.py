@@ -20,7 +20,7 @@ class Dropout(Module):
         Probability of each element to become 0, in [0, 1); the others are multiplied by 1 / (1 -
         drop_prob).
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class Dropout2d(Dropout):
     drop_prob : float
         Probability of each channel to become 0, in [0, 1); ValueError for another one.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -109,7 +109,7 @@ class Dropout2d(Dropout):
         Parameters
         ----------
         inputs : Tensor
-            (N, C, ...), float dtype.
+            Tensor of shape (N, C, ...), float dtype.
 
         Returns
         -------

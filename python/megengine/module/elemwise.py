@@ -19,7 +19,7 @@ class Concat(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Elemwise(Module):
     method : object
         Name of the function in any case: "add", "RELU", "fuse_add_relu", "erfinv", ....
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -95,7 +95,7 @@ class Identity(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Identity(Module):
     """
 
     def forward(self, x: Any) -> Any:
-        """Returns ``x``, whatever it is.
+        """Returns ``x`` itself.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ class Embedding(Module):
         Whether the gradient of ``weight`` is kept as the rows that were looked up, as an
         `autodiff.RowGradient`.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -188,7 +188,7 @@ class EmbeddingBag(Embedding):
         Whether the table stays as it is, and whether its gradient is kept as the rows that were
         looked up, as an `autodiff.RowGradient`.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -231,9 +231,9 @@ class EmbeddingBag(Embedding):
         inputs : Tensor
             Integers: (bags, size), or (count,) with offsets.
         offsets : Tensor or None
-            (bags,), integers: where each bag begins.
+            Index at which each bag begins: (bags,), integers.
         per_sample_weights : Tensor or None
-            The shape of inputs: what each row is multiplied by, for the mode "sum".
+            Factor of each row, of the shape of ``inputs``; only for the mode "sum".
 
         Returns
         -------

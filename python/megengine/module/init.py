@@ -379,7 +379,7 @@ def msra_normal_(
     Raises
     ------
     ValueError
-        As for `msra_uniform_`.
+        For another mode or nonlinearity, or for fewer than 2 axes.
 
     References
     ----------

@@ -26,7 +26,7 @@ class Linear(Weighted):
     compute_mode : str
         "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     See Also
     --------
@@ -120,7 +120,7 @@ class LinearRelu(Relu, Linear):
     compute_mode : str
         "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -57,7 +57,7 @@ class LinearBn1d(_LinearBnActivation1d):
         Whether the normalization learns a scale and a shift, and whether it keeps running
         statistics for `eval` mode.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class LinearBnRelu1d(Relu, _LinearBnActivation1d):
         Whether the normalization learns a scale and a shift, and whether it keeps running
         statistics for `eval` mode.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

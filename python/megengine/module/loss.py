@@ -38,7 +38,7 @@ class CrossEntropyLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     See Also
     --------
@@ -91,7 +91,7 @@ class NLLLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class BCEWithLogitsLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -168,7 +168,7 @@ class BCELoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -203,7 +203,7 @@ class MSELoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class L1Loss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -275,7 +275,7 @@ class SmoothL1Loss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -318,7 +318,7 @@ class HuberLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -361,7 +361,7 @@ class KLDivLoss(_Loss):
     reduction : str
         "batchmean", "mean", "sum" or "none".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -405,7 +405,7 @@ class CosineEmbeddingLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -457,7 +457,7 @@ class TripletMarginLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -25,7 +25,7 @@ class LocalResponseNorm(Module):
         Constants of the formula. Unlike some libraries' layers, alpha is not divided by
         kernel_size.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -62,7 +62,7 @@ class LocalResponseNorm(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------

@@ -35,7 +35,7 @@ class MultiHeadAttention(Module):
     kdim, vdim : int or None
         Number of features of key and value; None takes embed_dim.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -151,9 +151,10 @@ class MultiHeadAttention(Module):
         value : Tensor
             Tensor of shape (N, S, vdim).
         key_padding_mask : Tensor or None
-            (N, S), bool, where True hides a position, or numbers added to the scores.
+            Mask (N, S): bool, where True hides a position, or numbers added to the scores.
         attn_mask : Tensor or None
-            (L, S) or (N * num_heads, L, S), likewise.
+            Mask (L, S) or (N * num_heads, L, S): bool, where True hides a position, or numbers
+            added to the scores.
         need_weights : bool
             Whether to return the attention weights, too.
         average_attn_weights : bool

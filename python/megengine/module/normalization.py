@@ -50,7 +50,7 @@ class GroupNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -118,7 +118,7 @@ class InstanceNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -170,7 +170,7 @@ class LayerNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     See Also
     --------
@@ -235,7 +235,7 @@ class GeneralNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -321,7 +321,7 @@ class RMSNorm(Module):
     affine : bool
         Whether there is a weight (ones at first) of shape normalized_shape.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------

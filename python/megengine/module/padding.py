@@ -23,8 +23,8 @@ class Pad(Module):
         border); ValueError for another one when called.
     constant_val : float
         Value of the added elements in the mode "constant".
-    **kwargs : str
-        Only ``name``, str or None: what the module is called in dumped graphs.
+    **kwargs : object
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -19,7 +19,7 @@ class PixelShuffle(Module):
     upscale_factor : int
         The factor r; ValueError when called unless its square divides the channels.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -44,7 +44,7 @@ class PixelShuffle(Module):
         Parameters
         ----------
         x : Tensor
-            (..., C * r * r, H, W).
+            Tensor of shape (..., C * r * r, H, W).
 
         Returns
         -------
@@ -62,7 +62,7 @@ class PixelUnshuffle(Module):
     downscale_factor : int
         The factor r; ValueError when called unless it divides height and width.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class PixelUnshuffle(Module):
         Parameters
         ----------
         x : Tensor
-            (..., C, H * r, W * r).
+            Tensor of shape (..., C, H * r, W * r).
 
         Returns
         -------

@@ -54,7 +54,7 @@ class MaxPool1d(_PoolNd):
     ceil_mode : bool
         Whether OL is rounded up.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class MaxPool2d(_PoolNd):
     ceil_mode : bool
         Whether OH and OW are rounded up.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -128,7 +128,7 @@ class MaxPool2d(_PoolNd):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -155,7 +155,7 @@ class AvgPool1d(_PoolNd):
     ceil_mode : bool
         Whether OL is rounded up.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -219,7 +219,7 @@ class AvgPool2d(_PoolNd):
     ceil_mode : bool
         Whether OH and OW are rounded up.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -249,7 +249,7 @@ class AvgPool2d(_PoolNd):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------

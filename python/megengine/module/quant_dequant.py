@@ -16,7 +16,7 @@ class QuantStub(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class DequantStub(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------

@@ -508,7 +508,7 @@ class GRU(RNNBase):
     proj_size : int
         Must be 0: a GRU has no projection.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------

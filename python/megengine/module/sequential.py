@@ -21,7 +21,7 @@ class Sequential(Module):
     *args : Module, callable or OrderedDict of str to Module or callable
         Layers, which get the names "0", "1", ...; or one OrderedDict from names to layers.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------

@@ -21,7 +21,7 @@ class Flatten(Module):
     start_axis, end_axis : int
         The first and the last axis that are joined; negative ones count from the end.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Unflatten(Module):
     sizes : sequence of int
         The extents that take its place; one may be -1.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class Upsample(Module):
         True maps the centres of the corner pixels to each other, False the corners of the images;
         None for "bicubic" and "nearest".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------

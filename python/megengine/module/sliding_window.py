@@ -21,7 +21,7 @@ class SlidingWindow(Module):
         Sizes in pixels: each an int, or (height, width). OH and OW are those of `Conv2d`; padding
         holds zeros.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class SlidingWindow(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -80,7 +80,7 @@ class SlidingWindowTranspose(Module):
     kernel_size, padding, stride, dilation : int or sequence of int
         Sizes that cut the windows, as in `SlidingWindow`: each an int, or (height, width).
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class SlidingWindowTranspose(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, C, OH, OW, kh, kw).
+            Tensor of shape (N, C, OH, OW, kh, kw).
 
         Returns
         -------
@@ -143,7 +143,7 @@ class Unfold(Module):
         Sizes in pixels: each an int, or (height, width). OH and OW are those of `Conv2d`; padding
         holds zeros.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -167,7 +167,7 @@ class Unfold(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -192,7 +192,7 @@ class Fold(Module):
     kernel_size, dilation, padding, stride : int or sequence of int
         Sizes that cut the windows, as in `Unfold`: each an int, or (height, width).
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -219,7 +219,7 @@ class Fold(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, C * kh * kw, OH * OW).
+            Tensor of shape (N, C * kh * kw, OH * OW).
 
         Returns
         -------

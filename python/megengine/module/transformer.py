@@ -94,7 +94,7 @@ class TransformerEncoderLayer(_TransformerLayer):
     norm_first : bool
         Whether each part normalizes its input, instead of its result.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -175,7 +175,7 @@ class TransformerDecoderLayer(_TransformerLayer):
     norm_first : bool
         Whether each part normalizes its input, instead of its result.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -277,7 +277,7 @@ class TransformerEncoder(_Stack):
     norm : Module or None
         Module behind the last layer, such as a `LayerNorm`; None for none.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -334,7 +334,7 @@ class TransformerDecoder(_Stack):
     norm : Module or None
         Module behind the last layer, such as a `LayerNorm`; None for none.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -408,7 +408,7 @@ class Transformer(Module):
     norm_first : bool
         Whether each part normalizes its input, instead of its result.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------

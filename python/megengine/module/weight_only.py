@@ -32,7 +32,7 @@ class WeightOnlyLinear(Module):
     bias : bool
         Whether to add a bias.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----

@@ -64,7 +64,7 @@ class FakeQuantize(_FakeQuantize):
     enable : bool
         Whether to round from the start.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -125,7 +125,7 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
     enable : bool
         Whether to round from the start.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -204,7 +204,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
     eps : float
         Smallest distance of two levels.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----

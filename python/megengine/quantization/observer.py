@@ -62,7 +62,7 @@ class Observer(Switched, QParamsModuleMixin):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -130,7 +130,7 @@ class MinMaxObserver(Observer):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -228,7 +228,7 @@ class SyncMinMaxObserver(_SyncRange):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -254,7 +254,7 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -327,7 +327,7 @@ class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageO
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -359,7 +359,7 @@ class HistogramObserver(MinMaxObserver):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -496,7 +496,7 @@ class PassiveObserver(Observer):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----

@@ -46,7 +46,7 @@ class QATModule(Module):
     Parameters
     ----------
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     with_weight = True
@@ -366,7 +366,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
     nonlinear_mode : str
         The activation: "identity" or "relu".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -386,7 +386,7 @@ class Concat(float_elemwise.Concat, QATModule):
     Parameters
     ----------
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
@@ -411,7 +411,7 @@ class Conv2d(float_conv.Conv2d, RoundedQAT):
         "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
         and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _calc = "calc_conv"
@@ -437,7 +437,7 @@ class ConvRelu2d(ReluQAT, Conv2d):
         "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
         and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -460,7 +460,7 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, RoundedQAT):
         "cross_correlation", the only one; and "default" or "float32", which both accumulate in
         float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _calc = "calc_conv_transpose2d"
@@ -487,7 +487,7 @@ class ConvTransposeRelu2d(ReluQAT, ConvTranspose2d):
         "cross_correlation", the only one; and "default" or "float32", which both accumulate in
         float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -529,7 +529,7 @@ class ConvBn2d(_ConvBnActivation2d):
     padding_mode : str
         What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -559,7 +559,7 @@ class ConvBnRelu2d(ReluQAT, _ConvBnActivation2d):
     padding_mode : str
         What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -601,7 +601,7 @@ class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
         Whether the normalization learns a scale and a shift, and whether it keeps running
         statistics for `eval` mode.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -630,7 +630,7 @@ class ConvTransposeBnRelu2d(ReluQAT, _ConvTransposeBnActivation2d):
         Whether the normalization learns a scale and a shift, and whether it keeps running
         statistics for `eval` mode.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -642,7 +642,7 @@ class Elemwise(float_elemwise.Elemwise, QATModule):
     method : object
         Name of a function in any case: "add", "RELU", "fuse_add_relu" and others.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     with_weight = False
@@ -663,7 +663,7 @@ class Linear(float_linear.Linear, RoundedQAT):
     compute_mode : str
         "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _calc = "calc_linear"
@@ -683,7 +683,7 @@ class LinearRelu(ReluQAT, Linear):
     compute_mode : str
         "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -718,7 +718,7 @@ class LinearBn1d(_LinearBnActivation1d):
         Whether the normalization learns a scale and a shift, and whether it keeps running
         statistics for `eval` mode.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -740,7 +740,7 @@ class LinearBnRelu1d(ReluQAT, _LinearBnActivation1d):
         Whether the normalization learns a scale and a shift, and whether it keeps running
         statistics for `eval` mode.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -750,7 +750,7 @@ class QuantStub(float_quant_dequant.QuantStub, QATModule):
     Parameters
     ----------
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     with_weight = False
@@ -765,7 +765,7 @@ class DequantStub(float_quant_dequant.DequantStub, QATModule):
     Parameters
     ----------
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     with_weight = False

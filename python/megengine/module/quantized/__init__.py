@@ -36,7 +36,7 @@ class QuantizedModule(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
     """
 
     _repr_prefix = "Quantized."
@@ -122,7 +122,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Concat(Plain):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -199,7 +199,7 @@ class Conv2d(float_conv.Conv2d, Plain):
     padding_mode : str
         What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class ConvRelu2d(Conv2d):
     padding_mode : str
         What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
@@ -314,7 +314,7 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(
@@ -395,7 +395,7 @@ class ConvTransposeRelu2d(ConvTranspose2d):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
@@ -421,7 +421,7 @@ class ConvBn2d(Folded, Conv2d):
     padding_mode : str
         What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -445,7 +445,7 @@ class ConvBnRelu2d(Folded, ConvRelu2d):
     padding_mode : str
         What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -470,7 +470,7 @@ class ConvTransposeBn2d(Folded, ConvTranspose2d):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -495,7 +495,7 @@ class ConvTransposeBnRelu2d(Folded, ConvTransposeRelu2d):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -509,7 +509,7 @@ class Elemwise(Plain):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, method: object, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -532,7 +532,7 @@ class Linear(Plain):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -585,7 +585,7 @@ class LinearRelu(Linear):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
@@ -599,7 +599,7 @@ class LinearBn1d(Folded, Linear):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -611,7 +611,7 @@ class LinearBnRelu1d(Folded, LinearRelu):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -623,7 +623,7 @@ class QuantStub(Plain):
     dtype : numpy.dtype or None
         Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -640,7 +640,7 @@ class DequantStub(Plain):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
     """
 
     def forward(self, inp: Tensor) -> Tensor:

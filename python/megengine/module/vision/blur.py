@@ -38,7 +38,7 @@ class ActiveBlur(Module):
     Parameters
     ----------
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class ActiveBlur(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------

@@ -31,7 +31,7 @@ class AdditiveElemwise(Module):
     per_channel : bool
         Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     **kwargs : object
-        Only ``name``, str or None: what the module is called in dumped graphs.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----

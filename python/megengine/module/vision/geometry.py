@@ -156,7 +156,7 @@ class Flip(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, H, W, C).
+            Tensor of shape (N, H, W, C).
 
         Returns
         -------
@@ -267,7 +267,7 @@ class Rot90(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, H, W, C).
+            Tensor of shape (N, H, W, C).
 
         Returns
         -------
@@ -327,7 +327,7 @@ class Remap(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -352,7 +352,7 @@ class Remap(Module):
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
         map_1, map_2 : Tensor
             (N, OH, OW), columns and rows in pixels.
         interpolation : str
@@ -380,7 +380,7 @@ class FillPoly(Module):
     Parameters
     ----------
     name : str or None
-        What the module is called in dumped graphs; None takes the name of its attribute.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------

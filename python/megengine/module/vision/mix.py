@@ -151,11 +151,11 @@ class Cutmix(Module):
         Parameters
         ----------
         data1 : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
         label1 : Tensor
             (N, ...), floats such as one-hot vectors.
         data2 : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
         label2 : Tensor
             (N, ...), floats such as one-hot vectors.
 

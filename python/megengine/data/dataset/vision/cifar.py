@@ -162,7 +162,7 @@ class CIFAR100(CIFAR10):
     Raises
     ------
     FileNotFoundError, RuntimeError
-        As for `CIFAR10`.
+        For missing files, and for damaged files.
 
     Examples
     --------
