@@ -85,8 +85,12 @@ def empty_entries(found):
 
 
 def methods(owner):
-    """Names and functions of the public methods that a class defines itself."""
-    for name, found in vars(owner).items():
-        found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
-        if not name.startswith("_") and inspect.isfunction(found):
-            yield name, found
+    """Names and functions of the public methods of a class: its own, and those that it has from bases in the package."""
+    shown = set()
+    for base in owner.__mro__:
+        for name, found in vars(base).items():
+            found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+            is_ours = base is owner or base.__module__.startswith("megengine.")
+            if not name.startswith("_") and name not in shown and inspect.isfunction(found) and is_ours:
+                yield name, found
+            shown.add(name)

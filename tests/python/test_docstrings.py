@@ -112,13 +112,14 @@ def _told():
 
     A method without arguments may say all in its summary; one without a docstring has that of what it overrides.
     """
-    pages = tuple(_writer_of_the_reference().MODULES)
+    pages, seen = tuple(_writer_of_the_reference().MODULES), set()
     for name, found in public():
         if not str(found.__module__).startswith("megengine"):
             continue
         yield name, found, name.rpartition(".")[0] in pages and name.rpartition(".")[2] not in WITHOUT_EXAMPLE
         for method, function in methods(found) if inspect.isclass(found) else ():
-            if parameters(function) and (function.__doc__ or not inspect.getdoc(getattr(found, method))):
+            if id(function) not in seen and parameters(function) and (function.__doc__ or not inspect.getdoc(getattr(found, method))):
+                seen.add(id(function))
                 yield f"{name}.{method}", function, False
 
 

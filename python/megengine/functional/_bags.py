@@ -32,7 +32,7 @@ def embedding_bag(
     weight : Tensor
         The table, [num, dim].
     offsets : Tensor or None
-        Where each bag begins: [bags] integers in rising order, the first one 0. Bag i has the
+        Where each bag begins: [bags] integers that never decrease, the first one 0. Bag i has the
         indices from offsets[i] to offsets[i + 1], the last bag all that are left.
     mode : str
         "sum", "mean" or "max"; a bag without indices gives 0.

@@ -157,7 +157,7 @@ class StepCost:
     bytes : float
         Bytes read from the card's memory and written to it.
     flops : float
-        Operations of matrix products and convolutions.
+        Floating-point operations of products; other arithmetic counts as instructions.
     instructions, instructions_of_element : float
         Scalar instructions of generated code, in all and for each element.
     seconds : float or None

@@ -40,5 +40,16 @@ class Relu(Module):
     """Goes before a layer among the bases of a class, which is then relu(layer(x))."""
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Returns ``relu`` of what the layer without it makes of ``inp``."""
+        """Returns the relu of the result of the layer.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Input of the layer.
+
+        Returns
+        -------
+        Tensor
+            The result, with 0 for negative elements.
+        """
         return F.nn.relu(super().forward(inp))

@@ -83,10 +83,26 @@ class _BatchNorm(_Norm):
             )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Returns ``inp`` (N, num_features, ...) normalized, of the same shape.
+        """Returns ``inp`` normalized, of the same shape.
 
-        In training mode the running statistics are updated too, unless track_running_stats was set to False later:
-        then eval mode is an AssertionError. ValueError for an input of another rank.
+        In training mode the running statistics are updated, too.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of shape (N, num_features, ...), with the number of axes of the class.
+
+        Returns
+        -------
+        Tensor
+            The result, of the same shape.
+
+        Raises
+        ------
+        ValueError
+            For an input with another number of axes.
+        AssertionError
+            In eval mode, if track_running_stats was set to False after the layer was made.
         """
         self._check_input_ndim(inp)
         terms = self.running_mean, self.running_var, self.weight, self.bias

@@ -80,7 +80,23 @@ class _PaddedConv(_ConvNd):
         return F.nn.pad(inp, self.get_pad_witdth(), self.padding_mode), (0,) * self._rank
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Returns the convolution of ``inp`` with the given weight and bias instead of the module's."""
+        """Returns the convolution of ``inp`` with the given weight and bias instead of the
+        module's.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of shape (N, in_channels, ...), with the spatial axes of the class.
+        weight : Tensor
+            Kernels, of the shape of the module's weight.
+        bias : Tensor or None
+            Of the shape of the module's bias; None adds none.
+
+        Returns
+        -------
+        Tensor
+            The result, as `forward` returns it.
+        """
         inp, padding = self._padded(inp)
         windows: Any = (self.stride, padding, self.dilation)
         if self._rank == 1:
@@ -89,7 +105,18 @@ class _PaddedConv(_ConvNd):
         return convolve(inp, weight, bias, *windows, self.groups, self.conv_mode, self.compute_mode)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Returns the convolution of ``inp`` with the module's weight and bias."""
+        """Returns the convolution of ``inp`` with the module's weight and bias.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of shape (N, in_channels, ...), with the spatial axes of the class.
+
+        Returns
+        -------
+        Tensor
+            Tensor of shape (N, out_channels, ...).
+        """
         return self.calc_conv(inp, self.weight, self.bias)
 
 

@@ -53,7 +53,18 @@ class _ConvTransposeBnActivation2d(Module):
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Returns ``bn(conv_transpose2d(inp))`` for ``inp`` (N, in_channels, H, W)."""
+        """Returns ``bn(conv_transpose2d(inp))``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Images of shape (N, in_channels, H, W).
+
+        Returns
+        -------
+        Tensor
+            Images of shape (N, out_channels, OH, OW).
+        """
         return self.bn(self.conv_transpose2d(inp))
 
 

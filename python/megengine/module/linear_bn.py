@@ -33,7 +33,18 @@ class _LinearBnActivation1d(Module):
         self.bn = BatchNorm1d(out_features, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Returns ``bn(linear(inp))`` for ``inp`` (N, in_features)."""
+        """Returns ``bn(linear(inp))``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of shape (N, in_features).
+
+        Returns
+        -------
+        Tensor
+            Tensor of shape (N, out_features).
+        """
         return self.bn(self.linear(inp))
 
 

@@ -77,9 +77,19 @@ class RNNCellBase(Module):
         raise TypeError(f"{type(self).__name__} does not define _advance(from_input, state)")
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> Hidden:
-        """Returns the next state (N, hidden_size), of an LSTM the pair (h, c).
+        """Returns the next state.
 
-        input: (N, input_size). hx: the state before, None for zeros.
+        Parameters
+        ----------
+        input : Tensor
+            Input of the step, (N, input_size).
+        hx : Tensor, (Tensor, Tensor) or None
+            State before the step, (N, hidden_size), for an LSTM the pair (h, c); None is zeros.
+
+        Returns
+        -------
+        Tensor or (Tensor, Tensor)
+            State after the step, of the same form.
         """
         return self._advance(self._gates_of(input), hx)
 
@@ -340,18 +350,55 @@ class RNNBase(Module):
         raise TypeError(f"{type(self).__name__} does not define create_cell(layer)")
 
     def init_hidden(self, batch_size: int = 1) -> Hidden:
-        """Returns states of zeros for all layers and directions."""
+        """Returns states of zeros for all layers and directions.
+
+        Parameters
+        ----------
+        batch_size : int
+            The number of sequences, N.
+
+        Returns
+        -------
+        Tensor or (Tensor, Tensor)
+            States (num_layers * directions, N, hidden_size), for an LSTM a pair of them.
+        """
         return F.zeros(self._state_shape(batch_size, self.proj_size or self.hidden_size))
 
     def _state_shape(self, batch_size: int, size: int) -> tuple[int, ...]:
         return (self.num_layers * self.num_directions, batch_size, size)
 
     def get_output_from_hidden(self, hx: Hidden) -> Tensor:
-        """Returns the part of the state ``hx`` that is the output."""
+        """Returns the part of a state that is the output.
+
+        Parameters
+        ----------
+        hx : Tensor or (Tensor, Tensor)
+            The state, for an LSTM the pair (h, c).
+
+        Returns
+        -------
+        Tensor
+            The state itself, for an LSTM its h.
+        """
         return hx
 
     def apply_op(self, input: Tensor, hx: Hidden | None) -> tuple[Tensor, Hidden]:
-        """Returns (output, last states) for an input (L, N, features) and first states."""
+        """Returns (output, last states) for an input whose first axis is time.
+
+        Parameters
+        ----------
+        input : Tensor
+            Sequences of shape (L, N, input_size).
+        hx : Tensor, (Tensor, Tensor) or None
+            First states, as for `forward`.
+
+        Returns
+        -------
+        output : Tensor
+            Tensor of shape (L, N, directions * hidden_size).
+        states : Tensor or (Tensor, Tensor)
+            Last states, in the form of ``hx``.
+        """
         last = []
         for layer, cells in enumerate(self.cells):
             outputs = []
@@ -391,10 +438,25 @@ class RNNBase(Module):
     def forward(self, input: Tensor, hx: Hidden | None = None) -> tuple[Tensor, Hidden]:
         """Returns (output, last states).
 
-        input: (L, N, input_size), or (N, L, input_size) with batch_first; ValueError unless 3-D
-        with L and N above 0. hx: first states, (num_layers * directions, N, hidden_size), for an
-        LSTM a pair of them; None for zeros. output: (L, N, directions * hidden_size), or batch
-        first.
+        Parameters
+        ----------
+        input : Tensor
+            Sequences of shape (L, N, input_size), or (N, L, input_size) with batch_first.
+        hx : Tensor, (Tensor, Tensor) or None
+            First states, (num_layers * directions, N, hidden_size), for an LSTM a pair of them;
+            None is zeros.
+
+        Returns
+        -------
+        output : Tensor
+            Tensor of shape (L, N, directions * hidden_size), or (N, L, ...) with batch_first.
+        states : Tensor or (Tensor, Tensor)
+            Last states, in the form of ``hx``.
+
+        Raises
+        ------
+        ValueError
+            Unless the input has three axes, L and N are above 0, and the last axis is input_size.
         """
         if input.ndim != 3 or 0 in input._tuple_shape[:2]:
             raise ValueError(

@@ -38,8 +38,17 @@ class _FakeQuantize(Switched):
     def forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
         """Returns ``inp`` rounded, or unchanged while disabled.
 
-        qparams: the observer's parameters, which `FakeQuantize` needs; `TQT` and `LSQ` learn
-        theirs.
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of any shape, float32.
+        qparams : QParams or None
+            The observer's parameters, which `FakeQuantize` needs; `TQT` and `LSQ` learn theirs.
+
+        Returns
+        -------
+        Tensor
+            The result, of the same shape and dtype.
         """
         return self.fake_quant_forward(inp, qparams) if self.enabled else inp
 

@@ -45,13 +45,12 @@ class Round(Function):
 
 
 def tqt_forward(qmin: int, qmax: int, inp: Tensor, scale: Tensor) -> Tensor:
-    """Rounds ``inp`` to multiples of ``2 ** scale``, from qmin to qmax; differentiable in inp and
-    scale.
+    """Rounds ``inp`` to ``q * 2 ** scale`` with q in [qmin, qmax]; differentiable in inp and scale.
 
     Parameters
     ----------
     qmin, qmax : int
-        Smallest and largest multiple.
+        Smallest and largest value of q.
     inp : Tensor
         Tensor of any shape, float32.
     scale : Tensor

@@ -102,7 +102,23 @@ class _MkldnnConv(_Packed):
         }
 
     def forward(self, x: Tensor, addend: Tensor | None = None, relu: bool = False) -> Tensor:
-        """The convolution of x, plus a tensor of the result's shape, and max(0, that)."""
+        """Returns the convolution of ``x``, optionally with a tensor added and negative elements
+        set to 0.
+
+        Parameters
+        ----------
+        x : Tensor
+            Tensor of shape [n, in_channels, ...].
+        addend : Tensor or None
+            Tensor of the result's shape that is added; None adds none.
+        relu : bool
+            Whether to replace negative elements by 0 at last.
+
+        Returns
+        -------
+        Tensor
+            Tensor of shape [n, out_channels, ...].
+        """
         return self._product(x, addend, relu, self.attributes)
 
     def _result_shape(self, x: tuple[int, ...]) -> tuple[int, ...]:

@@ -335,13 +335,42 @@ class FoldedQAT(RoundedQAT):
         return getattr(self, self._layer)
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
-        """Rounded weight, and bias, of the layer that also normalizes."""
+        """Returns the weight and the bias of the layer that also normalizes.
+
+        Parameters
+        ----------
+        bn_mean, bn_var : Tensor
+            Mean and variance of the normalization, one element per channel.
+
+        Returns
+        -------
+        weight : Tensor
+            The weight, rounded.
+        bias : Tensor
+            The bias, not rounded.
+
+        Raises
+        ------
+        TypeError
+            Unless a subclass defines it.
+        """
         raise TypeError(f"{type(self).__name__} does not define fold_weight_bias(bn_mean, bn_var)")
 
     def _calculated(self, inp: Tensor) -> Tensor:
-        """The normalized result, not rounded.
+        """Computes the normalized result, not rounded.
 
-        In training the weight is rounded as folded with the running statistics, and the batch normalizes.
+        In training the weight is rounded as folded with the running statistics, and the batch
+        normalizes.
+
+        Parameters
+        ----------
+        inp : Tensor
+            The layer's input, float32.
+
+        Returns
+        -------
+        Tensor
+            The normalized result, float32.
         """
         layer, bn = self._folded_layer(), self.bn
         calculate = getattr(layer, self._calc)
@@ -498,7 +527,20 @@ class _ConvBnActivation2d(float_conv_bn._ConvBnActivation2d, FoldedQAT):
     forward = FoldedQAT.forward
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
-        """Rounded weight, and bias (1, out_channels, 1, 1), of the convolution that also normalizes."""
+        """Returns the weight and the bias of the convolution that also normalizes.
+
+        Parameters
+        ----------
+        bn_mean, bn_var : Tensor
+            Mean and variance of the normalization, one element per channel.
+
+        Returns
+        -------
+        weight : Tensor
+            The weight, rounded.
+        bias : Tensor
+            The bias (1, out_channels, 1, 1), not rounded.
+        """
         weight, bias = folded(self.conv, self.bn, bn_mean, bn_var)
         return self.apply_quant_weight(weight), bias.reshape(1, -1, 1, 1)
 
@@ -571,7 +613,20 @@ class _ConvTransposeBnActivation2d(float_conv_transpose_bn._ConvTransposeBnActiv
     forward = FoldedQAT.forward
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
-        """Rounded weight, and bias (1, out_channels, 1, 1), of the convolution that also normalizes."""
+        """Returns the weight and the bias of the convolution that also normalizes.
+
+        Parameters
+        ----------
+        bn_mean, bn_var : Tensor
+            Mean and variance of the normalization, one element per channel.
+
+        Returns
+        -------
+        weight : Tensor
+            The weight, rounded.
+        bias : Tensor
+            The bias (1, out_channels, 1, 1), not rounded.
+        """
         weight, bias = folded(self.conv_transpose2d, self.bn, bn_mean, bn_var, transposed=True)
         return self.apply_quant_weight(weight), bias.reshape(1, -1, 1, 1)
 
@@ -695,7 +750,20 @@ class _LinearBnActivation1d(float_linear_bn._LinearBnActivation1d, FoldedQAT):
     forward = FoldedQAT.forward
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
-        """Rounded weight, and bias (out_features,), of the linear layer that also normalizes."""
+        """Returns the weight and the bias of the linear layer that also normalizes.
+
+        Parameters
+        ----------
+        bn_mean, bn_var : Tensor
+            Mean and variance of the normalization, one element per channel.
+
+        Returns
+        -------
+        weight : Tensor
+            The weight, rounded.
+        bias : Tensor
+            The bias (out_features,), not rounded.
+        """
         weight, bias = folded(self.linear, self.bn, bn_mean, bn_var)
         return self.apply_quant_weight(weight), bias
 
