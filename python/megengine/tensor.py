@@ -128,8 +128,8 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def shape(self) -> Union[tuple[int, ...], "Tensor"]:
-        """The extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it
-        is recorded. With a tuple or a list (``x.shape[:1] + (3,)``, ``x.shape == (2, 3)``) that
+        """The extents as a tuple; in a trace with symbolic_shape as a Tensor, so that arithmetic on
+        it is recorded. With a tuple or a list (``x.shape[:1] + (3,)``, ``x.shape == (2, 3)``) that
         acts as the tuple does.
         """
         shape = self._tuple_shape
@@ -141,12 +141,13 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def device(self) -> Device:
-        """The place where the value lies; equals every name of that place."""
+        """The device that holds the value; it equals every name of that device."""
         return device_of(self._device_name)
 
     @property
     def graph(self) -> _core.GraphEditor:
-        """The network's graph that it is a variable of. AttributeError for a tensor with a value."""
+        """The graph of the network whose variable this is. AttributeError for a tensor with a
+        value."""
         raise AttributeError(
             "Tensor.graph: this tensor has a value and belongs to no graph\n"
             "  fix: trace records functions; variables of a megengine.utils.network.Network have a graph"
@@ -154,8 +155,8 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def format(self) -> str:
-        """The order of memory: "nhwc" for channels last, else "default" or "nchw"; the shape is
-        NCHW in any case.
+        """The order of axes in memory: "nhwc" for channels last, else "default" or "nchw"; the
+        shape is NCHW in any case.
 
         Writing "nhwc" to a tensor of 4 or 5 axes reorders its elements. Functions
         that work in that order (elementwise ones, convolution, pooling, concat, ...) give results

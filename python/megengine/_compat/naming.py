@@ -94,7 +94,7 @@ class AutoNaming(metaclass=_Scopes):
 
     @classmethod
     def remove_duplicate_names(cls) -> None:
-        """Rename ops of equal name to ``name[0]``, ``name[1]``, ... in order of recording."""
+        """Renames ops of equal name to ``name[0]``, ``name[1]``, ... in order of recording."""
         for name, ops in cls.name2ops.items():
             if len(ops) > 1:
                 for index, op in enumerate(ops):

@@ -187,8 +187,8 @@ class Network:
 
     @property
     def metadata(self) -> dict[str, Any] | None:
-        """What dump noted: user_info, graph_modified, optimized_for_inference and ``enable_*`` that
-        were on.
+        """Metadata of the file: user_info, graph_modified, optimized_for_inference and ``enable_*``
+        that were on.
         """
         return self._metadata
 
@@ -567,7 +567,8 @@ class Network:
 
     @property
     def all_oprs(self) -> list[OpNode]:
-        """The operators as they can run; constants and inputs stand before their first reader."""
+        """The operators in an order in which they can run; constants and inputs stand before their
+        first reader."""
         if self._order is None:
             self._order = self.graph.order()
         return [self._opr(number) for number in self._order]

@@ -155,7 +155,7 @@ class Call:
         )
 
     def describe(self) -> str:
-        """The call and its line, for messages."""
+        """Returns the call and its line, for messages."""
         return f"{self.name or type(self).__name__!r}" + (
             f" ({self.source})" if self.source else ""
         )
@@ -224,7 +224,7 @@ class Pictured:
         return rows_table([[cell.replace("  ", "\u2003") for cell in line] for line in lines[:_MOST_LINES]], _COLUMNS) + note
 
     def print_tabular(self) -> None:
-        """Print the table."""
+        """Prints the table."""
         print(self.tabular())
 
     def dot(self, name: str = "graph", ignore_getattr: bool = False) -> str:
@@ -258,7 +258,8 @@ class Graph(Pictured):
         return None
 
     def each_graph(self) -> Iterator[Any]:
-        """This graph and those that it calls, each once; looks into a graph when it has been taken."""
+        """Iterates over this graph and those that it calls, each once; it looks into a graph after
+        giving it."""
         found: dict[Graph, None] = {self: None}
         waiting = [self]
         for graph in waiting:
@@ -389,7 +390,7 @@ class Graph(Pictured):
     # -- questions -------------------------------------------------------------------------------
 
     def positions(self) -> dict[Any, int]:
-        """Each call's place in the order."""
+        """Returns the place of each call in the order."""
         return {call: place for place, call in enumerate(self)}
 
     def check(self, known: Iterable[Value] = ()) -> None:

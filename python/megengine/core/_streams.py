@@ -41,11 +41,12 @@ class Event:
         self._ticket = _core.stream_record(stream.device)
 
     def query(self) -> bool:
-        """Says whether the work before it is done; waits for nothing."""
+        """Tells whether the work before the event is done, without waiting."""
         return _core.stream_is_past(self._device, self._ticket)
 
     def synchronize(self) -> None:
-        """Waits until the work before it is done; raises what that threw, if nobody was told of it yet."""
+        """Waits until the work before the event is done, and raises its errors that were not raised
+        before."""
         _core.stream_synchronize(self._device, self._ticket)
 
     def elapsed_time(self, end: Event) -> float:
@@ -112,11 +113,12 @@ class Stream:
         return _core.stream_native(self.device)
 
     def synchronize(self) -> None:
-        """Waits for what was queued so far; raises what that threw, if nobody was told of it yet."""
+        """Waits for all that was queued so far, and raises its errors that were not raised
+        before."""
         _core.stream_synchronize(self.device, _core.stream_record(self.device))
 
     def record_event(self) -> Event:
-        """An event behind what was queued so far."""
+        """Returns an event behind all that was queued so far."""
         return Event(self)
 
     def wait_event(self, event: Event) -> None:

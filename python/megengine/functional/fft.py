@@ -1,7 +1,8 @@
 """Discrete Fourier transforms, with the names and arguments of NumPy's and torch's ``fft``.
 
-Numbers are complex64; real input is float32, or what is cast to it. Without a norm the transform is a plain sum and the inverse is divided
-by the number of elements. A gradient of complex numbers is d/d real + i d/d imag, as in torch. GPUs have the host compute them.
+Numbers are complex64; real input is float32, or what is cast to it. Without a norm the transform is
+a plain sum, and the inverse is divided by the number of elements. A gradient of complex numbers is
+d/d real + i d/d imag, as in torch. For tensors of a GPU the host computes them.
 """
 
 from collections.abc import Sequence

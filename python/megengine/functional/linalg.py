@@ -1,7 +1,7 @@
 """Linear algebra with the names and arguments of NumPy's and torch's ``linalg``, over the matrices in the last two axes.
 
-Kernels compute in float64 and give float32; integers are cast to it. Gradients are those of the formulas, to any order. GPUs compute inverses
-themselves and have the host compute the rest.
+Kernels compute in float64 and give float32; integers are cast to float32. Gradients follow the
+formulas, to any order. GPUs compute inverses; for the other functions the host computes.
 """
 
 from typing import Literal, NamedTuple

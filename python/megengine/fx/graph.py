@@ -302,7 +302,7 @@ class Graph(core.Graph):
 
     @property
     def output_node(self) -> Node:
-        """The node that returns the result. GraphError when there is none."""
+        """The node that returns the result. GraphError if there is none."""
         for node in reversed(self):
             if node.op == "output":
                 return node

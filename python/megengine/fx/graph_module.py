@@ -159,7 +159,7 @@ class GraphModule(M.Module):
 
     @property
     def graph(self) -> Graph:
-        """The graph; assigning one recompiles. TypeError for another thing."""
+        """The graph; assigning another graph recompiles. TypeError for other objects."""
         return self._graph
 
     @graph.setter
@@ -255,7 +255,8 @@ class GraphModule(M.Module):
         return True
 
     def delete_all_unused_submodules(self) -> None:
-        """Delete modules that the graph neither calls nor reads from, nor any module below or above those."""
+        """Deletes modules that the graph neither calls nor reads from; those below and above
+        modules in use stay."""
         used: set[str] = set()
         kept: set[str] = set()
         for node in self._graph.nodes:

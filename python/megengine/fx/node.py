@@ -404,7 +404,7 @@ class Node(Call, Value):
         self.kwargs = {**self.kwargs, key: arg}
 
     def is_impure(self) -> bool:
-        """Whether the node matters although nobody reads it: inputs, outputs, writes into tensors,
+        """Whether the node matters although no node reads it: inputs, outputs, writes into tensors,
         random numbers."""
         if self.op in ("placeholder", "output"):
             return True
@@ -425,7 +425,7 @@ class Node(Call, Value):
         return self.name
 
     def format_node(self) -> str:
-        """The line that ``str(graph)`` shows for this node."""
+        """Returns the line that ``str(graph)`` shows for this node."""
         if self.op == "output":
             return f"return {self.args[0]}"
         head = f"%{self.name} : [#users={len(self.users)}] = {self.op}"

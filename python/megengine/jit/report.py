@@ -1,4 +1,4 @@
-"""What a traced function tells about itself: memory plan, what was measured, and generated kernels."""
+"""Reports about a traced function: memory plans, measurements, and generated kernels."""
 
 from __future__ import annotations
 
@@ -293,10 +293,10 @@ class MemoryPlan:
         return sum(b.bytes for b in self.buffers if b.place != "arena" and b.use in uses)
 
     def by_kind(self) -> dict[str, int]:
-        """Returns the bytes of a call by what they are for; together they are planned_bytes.
+        """Returns the bytes of a call by their purpose; their sum is planned_bytes.
 
-        The arena counts as it is at its fullest step, where "gaps" is what nothing lies in.
-        Results that take the place of inputs, parameters or states count as these.
+        The arena counts as it is at its fullest step; "gaps" are its bytes that hold nothing then.
+        Results that lie in the place of inputs, parameters or states count as these.
 
         Returns
         -------

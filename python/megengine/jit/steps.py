@@ -35,7 +35,7 @@ class ManualSteps:
 
     @property
     def traced(self) -> bool:
-        """Has a call been recorded?"""
+        """Whether a call has been recorded."""
         return self._function.version_count > 0
 
     @property
@@ -106,10 +106,12 @@ class ManualSteps:
         return result
 
     def setup_env(self) -> None:
-        """Called by execute and compile_and_exec before the call: for subclasses, does nothing here."""
+        """Is called by execute and compile_and_exec before the call; subclasses may define it, here
+        it does nothing."""
 
     def unset_env(self) -> None:
-        """Called after the call, also when it failed: for subclasses, does nothing here."""
+        """Is called after the call, also if it failed; subclasses may define it, here it does
+        nothing."""
 
     def reset_third_party_variable(self) -> None:
         """Forgets all records and programs: the next call records again."""
@@ -118,7 +120,7 @@ class ManualSteps:
         self._known = {}
 
     def setup_without_host(self) -> None:
-        """From the next call on the body runs only to be recorded, as with ``without_host=True``."""
+        """Makes later calls run the body only to record it, as with ``without_host=True``."""
         self._without_host = True
         self.reset_third_party_variable()
 

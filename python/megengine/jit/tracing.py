@@ -333,7 +333,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
 
     @property
     def check_external(self) -> bool:
-        """Are tensors from outside compared with the recorded ones? Without a body to run there are none."""
+        """Whether tensors from outside are compared with the recorded ones; calls that do not run
+        the body compare none."""
         return self._check_external
 
     @check_external.setter

@@ -530,7 +530,7 @@ class Module(Holder):
         return self
 
     def eval(self) -> Self:
-        """Switch to evaluation mode: ``train(False)``.
+        """Switches to evaluation mode: ``train(False)``.
 
         Returns
         -------

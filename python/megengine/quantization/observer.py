@@ -43,11 +43,12 @@ class Switched(Module):
         self.enabled = enable
 
     def enable(self) -> None:
-        """Observers watch, and fake quantizers round, from now on."""
+        """Turns it on: an observer watches, a fake quantizer rounds."""
         self.enabled = True
 
     def disable(self) -> None:
-        """Observers watch no longer, and fake quantizers pass their inputs on unchanged."""
+        """Turns it off: an observer stops watching, a fake quantizer passes its input on
+        unchanged."""
         self.enabled = False
 
 

@@ -216,7 +216,7 @@ class TracedModule(Module):
 
     @property
     def argdef_outdef_map(self) -> dict[TreeDef, TreeDef]:
-        """Arrangement of the arguments -> that of the results."""
+        """Mapping of the arrangement of the arguments to that of the results."""
         return {k: tree_flatten(unpack(g._result))[1] for k, g in self.argdef_graph_map.items()}
 
     def _adopt_graphs(self) -> None:
@@ -298,7 +298,7 @@ class TracedModule(Module):
         self._watched(ends=nodes)
 
     def clear_end_points(self) -> None:
-        """Lets calls run to their ends again."""
+        """Makes calls run to their ends again."""
         self._watched(ends=())
 
     @property
@@ -313,7 +313,7 @@ class TracedModule(Module):
 
     @property
     def watch_node_value(self) -> dict[Node, Any]:
-        """Node -> its value in the last call."""
+        """Mapping of each watched node to its value in the last call."""
         return self._watch.values if self._watch is not None else {}
 
     def _watched(self, points: Any = None, ends: Any = None) -> None:
@@ -343,7 +343,8 @@ class TracedModule(Module):
     def flatten(self) -> TracedModule:
         """Returns a module with the same parameters whose only graph calls no other graph.
 
-        Nodes keep their qualnames; results of what was called take the names they had outside.
+        Nodes keep their qualnames; results of the called graphs take the names that they had
+        outside.
         """
         new = TracedModule(True, {}, {}, self.is_qat)
         new.__dict__.update({k: v for k, v in vars(self).items() if k not in _OWN})

@@ -216,7 +216,7 @@ class Profiler(contextlib.ContextDecorator):
         return os.path.join(path, f"{pid}.{format}")
 
     def start(self) -> Self:
-        """Begins; another profiler that runs is stopped."""
+        """Begins to record; another profiler that runs is stopped."""
         global _running
         with _lock:
             if _running is not None:
@@ -230,7 +230,7 @@ class Profiler(contextlib.ContextDecorator):
         return self
 
     def stop(self) -> Self:
-        """Ends; nothing if it does not run."""
+        """Ends the recording, if it runs."""
         global _running
         with _lock:
             if _running is self and self._watch is not None:
@@ -241,11 +241,11 @@ class Profiler(contextlib.ContextDecorator):
         return self
 
     def step(self) -> Self:
-        """Forgets what was noted so far and goes on."""
+        """Drops the records so far and goes on."""
         return self.stop().start()
 
     def dump(self) -> None:
-        """Writes the files now; nothing if nothing was noted since the last time."""
+        """Writes the files now, if something was recorded since the last time."""
         if _running is self:
             self.stop()
         _write_files(self._path, self._shared)

@@ -1,4 +1,4 @@
-"""Passes that make a model cheaper to run when it is not trained any more."""
+"""Passes that make a model cheaper to run once its training has ended."""
 
 from __future__ import annotations
 

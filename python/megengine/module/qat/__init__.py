@@ -186,7 +186,7 @@ class QATModule(Module):
         return fake_quant_bias(target, inp, w_qat)
 
     def get_weight_dtype(self) -> np.dtype | None:
-        """The quantized dtype of the weight, None without a quantizer.
+        """Returns the quantized dtype of the weight, None without a quantizer.
 
         Returns
         -------
@@ -202,7 +202,7 @@ class QATModule(Module):
         return None if source is None else source.get_quantized_dtype()
 
     def get_activation_dtype(self) -> np.dtype | None:
-        """The quantized dtype of the result, None without a quantizer.
+        """Returns the quantized dtype of the result, None without a quantizer.
 
         Returns
         -------
@@ -218,23 +218,23 @@ class QATModule(Module):
         return None if source is None else source.get_quantized_dtype()
 
     def get_weight_qparams(self) -> QParams | None:
-        """Quantization parameters of the weight, None without a quantizer.
+        """Returns the quantization parameters of the weight, None without a quantizer.
 
         Returns
         -------
         QParams or None
-            What the quantizer holds.
+            The parameters that the quantizer holds.
         """
         source = _source(self.weight_fake_quant, self.weight_observer)
         return None if source is None else source.get_qparams()
 
     def get_activation_qparams(self) -> QParams | None:
-        """Quantization parameters of the result, None without a quantizer.
+        """Returns the quantization parameters of the result, None without a quantizer.
 
         Returns
         -------
         QParams or None
-            What the quantizer holds.
+            The parameters that the quantizer holds.
         """
         source = _source(self.act_fake_quant, self.act_observer)
         return None if source is None else source.get_qparams()

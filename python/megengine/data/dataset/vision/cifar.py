@@ -76,7 +76,7 @@ class CIFAR10(DatasetInMemory):
 
     @property
     def meta(self) -> dict[bytes, Any]:
-        """What the archive says of itself: ``meta[b"label_names"]`` are the names of the classes."""
+        """Metadata of the archive: ``meta[b"label_names"]`` are the names of the classes."""
         return self._read(self.meta_info["name"])
 
     def download(self) -> None:
