@@ -163,12 +163,23 @@ def _items(lines):
     return made
 
 
+def _neighbours(lines):
+    """A list of links, of what numpydoc writes as ``name : text``. A name with dots begins below megengine, another one stands in the same module."""
+    made = []
+    for line in filter(str.strip, lines):
+        name, _, text = line.strip().partition(" : ")
+        target = f"megengine.{name.removeprefix('megengine.')}" if "." in name else name
+        made.append(f"* :py:obj:`{name} <{target}>`: {_escaped(text)}")
+    return [*made, ""]
+
+
 def as_markup(lines):
     """reStructuredText for a docstring in numpydoc's form."""
     begins = [i for i in range(len(lines) - 1) if lines[i].strip() and lines[i + 1] == "-" * len(lines[i])]
     made = _text(lines[: begins[0]] if begins else lines)
     for i, end in zip(begins, [*begins[1:], len(lines)]):
-        made += [f".. rubric:: {lines[i]}", "", *(_items if lines[i] in ITEMIZED else _text)(lines[i + 2 : end])]
+        write = _neighbours if lines[i] == "See Also" else _items if lines[i] in ITEMIZED else _text
+        made += [f".. rubric:: {lines[i]}", "", *write(lines[i + 2 : end])]
     return made
 
 

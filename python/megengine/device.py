@@ -106,8 +106,8 @@ def shown_name(device: Device) -> str:
 def get_default_device() -> str:
     """Returns the name of the device on which new tensors are made.
 
-    It is what `set_default_device` was given; at first the value of ``MGE_DEFAULT_DEVICE``, or
-    "xpux": a GPU if there is one, else the CPU.
+    `set_default_device` sets it. At first it is the value of ``MGE_DEFAULT_DEVICE``, or "xpux": a
+    GPU if there is one, else the CPU.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def is_cuda_available() -> bool:
     Returns
     -------
     bool
-        Whether that is so.
+        True if there is one.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def get_device_count(device_type: str | DeviceType) -> int:
     Returns
     -------
     int
-        0 where there is none.
+        The number of devices, 0 if there is none.
 
     Raises
     ------
@@ -395,6 +395,11 @@ def get_max_allocated_memory(device: str | None = None) -> int:
     int
         Bytes.
 
+    See Also
+    --------
+    get_allocated_memory : The bytes of now.
+    reset_max_memory_stats : Restarts the peak.
+
     Examples
     --------
     >>> import megengine as mge, megengine.functional as F
@@ -440,10 +445,15 @@ def set_memory_cap(cap: int | str | None, device: str | None = None) -> None:
     TypeError
         For other types.
 
+    See Also
+    --------
+    get_memory_cap : Returns the cap.
+    get_mem_status_bytes : Returns total and free memory.
+
     Notes
     -----
-    A smaller card can be imitated so. What would take more raises MemoryError, after cached memory
-    was given back. The variable ``MEGJIT_MEMORY_CAP`` sets a cap from the start.
+    This imitates a smaller card. An allocation beyond the cap raises MemoryError, after cached
+    memory was given back. The variable ``MEGJIT_MEMORY_CAP`` sets a cap from the start.
 
     Examples
     --------
@@ -496,20 +506,20 @@ def set_prealloc_config(
     growth_factor: float = 2.0,
     device_type: DeviceType = DeviceType.CUDA,
 ) -> None:
-    """Sets how much the allocator asks of the system at a time.
+    """Sets how much memory the allocator asks of the system at a time.
 
-    A hint: only memory use changes.
+    It is a hint: only memory use changes.
 
     Parameters
     ----------
     alignment : int
-        Bytes; blocks are aligned to 64 in any case, and more than that only warns.
+        Alignment in bytes; blocks are aligned to 64 in any case, and a larger value only warns.
     min_req : int
         The least amount, in bytes; 32 MiB by default.
     max_overhead : int
         Bytes that may be taken beyond what is needed.
     growth_factor : float
-        The amount as a part of what is reserved already; at least 1.
+        The amount divided by the bytes that are reserved already; at least 1.
     device_type : DeviceType
         A `DeviceType`; all devices of this kind are set.
 
@@ -520,7 +530,7 @@ def set_prealloc_config(
 
     Notes
     -----
-    Concerns tensors of up to 1 MiB; larger ones take what they need.
+    This concerns tensors of up to 1 MiB; larger ones take exactly what they need.
 
     Examples
     --------
@@ -544,8 +554,8 @@ def set_prealloc_config(
 
 
 def synchronize() -> None:
-    """Waits until all work of all devices is done; raises what it threw, if nobody was told of it
-    yet.
+    """Waits until all work of all devices is done, and raises its errors that were not raised
+    before.
 
     Reading a value waits for that value alone.
 
@@ -590,7 +600,7 @@ def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceTyp
     device : int
         Number of the GPU.
     device_type : DeviceType
-        `DeviceType.CUDA`.
+        Kind of the device; only `DeviceType.CUDA` is allowed.
 
     Returns
     -------
@@ -624,12 +634,12 @@ def get_cuda_device_property(
     device : int
         Number of the GPU.
     device_type : DeviceType
-        `DeviceType.CUDA`.
+        Kind of the device; only `DeviceType.CUDA` is allowed.
 
     Returns
     -------
     CudaDeviceProperty
-        What the driver says of the GPU.
+        Properties that the driver reports of the GPU.
 
     Raises
     ------
@@ -654,7 +664,7 @@ def get_cuda_device_property(
 def get_cuda_version() -> int:
     """Returns the CUDA version of NVRTC, the run-time compiler: 13000 for 13.0.
 
-    That is 1000 * major + 10 * minor; 0 where it is not found; ``python -m megengine info`` says
+    That is 1000 * major + 10 * minor; 0 if NVRTC is not found; ``python -m megengine info`` says
     where it was sought.
 
     Returns
@@ -752,17 +762,17 @@ def set_num_threads(count: int | None) -> None:
     ValueError
         For less than 1.
     TypeError
-        For what is not an integer.
+        For a count that is not an integer.
 
     Notes
     -----
-    Granted are, at least one, the least of: the CPU quota of the container (cgroup v1 or v2; half a
-    CPU more is a thread more), the cores that the process may run on (its affinity), and
-    ``OMP_NUM_THREADS`` where it is set. A count given here overrides all three.
+    The process is granted the least of these numbers, and at least 1: the CPU quota of the
+    container (cgroup v1 or v2, rounded), the cores that the process may run on (its affinity), and
+    ``OMP_NUM_THREADS`` if it is set. A count given here overrides all three.
 
-    Compiled functions keep the parts that they were cut into; they run on the new number as well. A
-    forked child computes on one thread until it calls this. Where the system refuses threads, those
-    that there are do the work, and `get_num_threads` says how many.
+    Compiled functions keep the parts into which their work was cut, and run on the new number of
+    threads. A forked child computes on one thread until it calls this. If the system refuses
+    threads, the existing threads do the work, and `get_num_threads` returns their number.
 
     Examples
     --------

@@ -47,16 +47,17 @@ _mgb_level = _default_level
 
 
 class MegEngineLogFormatter(logging.Formatter):
-    """Short coloured lines for a terminal; full plain lines for ``log_fout``.
+    """Formats messages as short coloured lines for a terminal, and as full plain lines for
+    ``log_fout``.
 
     Messages longer than ``max_lines`` lines keep their head and tail and say how many were cut.
 
     Parameters
     ----------
     fmt, datefmt : str or None
-        As of ``logging.Formatter``.
+        Format of a line and of its date, as for ``logging.Formatter``.
     **kwargs : object
-        As of ``logging.Formatter``.
+        Other arguments of ``logging.Formatter``, by name.
     """
 
     log_fout: IO[str] | None = None
@@ -84,12 +85,12 @@ class MegEngineLogFormatter(logging.Formatter):
         super().__init__(fmt, datefmt, **kwargs)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Text of one record; also writes the full text to ``log_fout`` when there is one.
+        """Returns the text of one record, and writes the full text to ``log_fout`` if there is one.
 
         Parameters
         ----------
         record : LogRecord
-            Of a message.
+            Record of the message, with its level and place.
 
         Returns
         -------
@@ -128,26 +129,26 @@ class MegEngineLogFormatter(logging.Formatter):
 
 
 class MegBrainLogFormatter(MegEngineLogFormatter):
-    """The same lines, marked ``[mgb]``: messages of the native runtime.
+    """Formats messages of the native runtime: the same lines, marked ``[mgb]``.
 
     Parameters
     ----------
     fmt, datefmt : str or None
-        As of ``logging.Formatter``.
+        Format of a line and of its date, as for ``logging.Formatter``.
     **kwargs : object
-        As of ``logging.Formatter``.
+        Other arguments of ``logging.Formatter``, by name.
     """
 
     date = "%(asctime)s[mgb] "
 
 
 def stderr_is_terminal() -> bool:
-    """Tells whether what is written to ``sys.stderr`` now goes to a terminal.
+    """Tells whether ``sys.stderr`` writes to a terminal now.
 
     Returns
     -------
     bool
-        Whether it does.
+        True if it does.
     """
     try:
         return sys.stderr.isatty()
@@ -175,7 +176,7 @@ def get_logger(
     Parameters
     ----------
     name : str or None
-        As for ``logging.getLogger``; None is the root logger.
+        Name of the logger, as for ``logging.getLogger``; None is the root logger.
     formatter : subclass of Formatter
         Class of the formatter.
 
@@ -212,12 +213,12 @@ def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a")
     fout : str, PathLike, IO or None
         A path, an open text file, or None to stop.
     mode : str
-        How a path is opened, "a" or "w".
+        Mode in which a path is opened: "a" appends, "w" begins anew.
 
     Raises
     ------
     OSError
-        When the path cannot be opened.
+        If the path cannot be opened.
 
     Examples
     --------
@@ -246,7 +247,7 @@ def set_log_level(level: int | str, update_existing: bool = True) -> int:
         A ``logging`` number or one of DEBUG, INFO, WARN, ERROR. The variable
         ``MEGENGINE_LOGGING_LEVEL`` sets it from the start.
     update_existing : bool
-        Whether loggers that exist get it, too; otherwise those made from now on.
+        Whether to set it for existing loggers, too; False sets it for loggers made from now on.
 
     Returns
     -------
@@ -280,12 +281,12 @@ _NO_NATIVE_LOG = "the level of the native runtime's messages has no effect here:
 
 
 def set_mgb_log_level(level: int | str) -> int:
-    """Set the level of the native runtime's messages, and warn that it has none.
+    """Sets the level of the native runtime's messages, and warns that it has none.
 
     Parameters
     ----------
     level : int or str
-        As of `set_log_level`.
+        A ``logging`` number or one of DEBUG, INFO, WARN, ERROR.
 
     Returns
     -------
@@ -305,12 +306,12 @@ def _set_mgb_level(level: int | str) -> int:
 
 @contextlib.contextmanager
 def replace_mgb_log_level(level: int | str) -> Iterator[None]:
-    """Set the level of the native runtime's messages inside a ``with`` block.
+    """Sets the level of the native runtime's messages inside a ``with`` block.
 
     Parameters
     ----------
     level : int or str
-        As of `set_log_level`.
+        A ``logging`` number or one of DEBUG, INFO, WARN, ERROR.
 
     Yields
     ------
@@ -343,16 +344,16 @@ def enable_debug_log() -> None:
 
 
 def call_countlog_func(func: Callable[..., Any], count: int = 1, msg: str | None = None) -> None:
-    """Call ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair.
+    """Calls ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair.
 
     Parameters
     ----------
     func : callable
-        What is called.
+        Function that is called with ``msg``.
     count : int
-        The most calls.
+        Largest number of calls for this pair.
     msg : str or None
-        Its argument, None for none.
+        Argument of the call; None calls without one.
     """
     key = (
         (owner := getattr(func, "__self__", None)) and id(owner),

@@ -39,19 +39,24 @@ def save(
     obj : object
         Anything that can be pickled, such as a state dict.
     f : str, PathLike or IO
-        A path gets its new content at once, by renaming: an error or a crash leaves the old file as
-        it was.
+        Path or open binary file. A path gets its new content at once, by renaming: an error or a
+        crash leaves the old file as it was.
     pickle_module : module
-        Has ``dump``.
+        Module that has ``dump``, as ``pickle`` has.
     pickle_protocol : int
-        Of the pickle.
+        Version of pickle's format, as ``pickle.dump`` takes it.
 
     Raises
     ------
     OSError
-        Where the file cannot be written; and what pickling raises.
+        If the file cannot be written; pickling may raise other errors.
     TypeError
-        For the object and the file in the other order.
+        If the object and the file are given in the other order.
+
+    See Also
+    --------
+    load : Reads what was written.
+    module.Module.state_dict : The values of a module, which files best hold.
 
     Examples
     --------
@@ -107,7 +112,8 @@ def load(
     trusted: Trusted = (),
     allow_pickle: bool = False,
 ) -> Any:
-    """Reads an object that ``save`` wrote, or the module of a model file; runs no code that the file chose.
+    """Reads an object that ``save`` wrote, or the module of a model file; it runs no code that the
+    file chooses.
 
     Parameters
     ----------
@@ -115,27 +121,32 @@ def load(
         A path or an open binary file.
     map_location : str, mapping of str to str, callable or None
         Where tensors go: a device ("cpu0"), a mapping of devices ({"gpu0": "cpu0"}) or a function
-        from logical device name to device; None: where they were.
+        from logical device name to device. None takes the devices that they were on.
     pickle_module : module
-        Has ``load``; another one than ``pickle`` means the same as allow_pickle.
+        Module that has ``load``; another one than ``pickle`` means the same as allow_pickle.
     trusted : iterable or mapping of str
-        Classes and functions that the file may name besides, as a list, or a mapping from the names
-        in the file; restoring them runs their code. Classes that ``__main__`` or an imported module
-        of the program defines need it only where they are called to be restored; else `__new__` and
-        `__setstate__` are what runs of theirs.
+        More classes and functions that the file may name, as a list, or as a mapping from the names
+        in the file; restoring them runs their code. A class that ``__main__`` or an imported module
+        of the program defines needs an entry only if restoring it calls the class; otherwise only
+        its `__new__` and `__setstate__` run.
     allow_pickle : bool
-        Build whatever the file names, which runs code of the file's author.
+        Whether to build whatever the file names, which runs code of the file's author.
 
     Returns
     -------
     object
-        What was saved.
+        The object that was saved.
 
     Raises
     ------
     RuntimeError
         With the file's name for a truncated or damaged file, and RefusedClassError (a RuntimeError)
         for classes outside of containers, numbers, arrays, tensors, our modules and the program's.
+
+    See Also
+    --------
+    save : Writes such a file.
+    module.Module.load_state_dict : Writes values into a module.
 
     Examples
     --------

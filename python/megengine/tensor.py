@@ -32,29 +32,29 @@ class Tensor(ArrayMethodMixin):
     data : array_like
         A number, nested sequence, NumPy array or Tensor; it is copied.
     dtype : DTypeLike or None
-        By default that of the data, with 64 bits narrowed: int -> int32, float -> float32.
+        By default that of the data, with 64 bits narrowed: int to int32, float to float32.
     device : str, Device or None
         A name such as "cpu0"; by default `megengine.get_default_device()`.
     is_const : bool
-        The value never changes from call to call of a traced function.
+        Whether the value never changes from call to call of a traced function.
     no_cache : bool
-        Taken for compatibility; warns that it has no effect.
+        Has no effect, and warns so; taken for compatibility.
     name : str or None
-        Shown in graphs and dumped models.
+        Name that graphs and dumped models show.
     format : str
-        "nhwc" for channels-last memory, see `Tensor.format`.
+        Memory order; "nhwc" is channels last, see `Tensor.format`.
 
     Raises
     ------
     RuntimeError
-        When data is a Tensor and another dtype or device is asked for (use astype, to).
+        If data is a Tensor and another dtype or device is asked for (use astype, to).
     TypeError
         For a dtype that is not supported.
 
     Notes
     -----
-    Operators work element by element, with NumPy's rules of broadcasting; an in-place write makes
-    the tensor hold another value, and values derived from it before stay.
+    Operators work element by element, with NumPy's rules of broadcasting. An in-place write makes
+    the tensor hold another value; values that were computed from it before stay.
 
     Examples
     --------
@@ -128,8 +128,8 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def shape(self) -> Union[tuple[int, ...], "Tensor"]:
-        """The extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it
-        is recorded. With a tuple or a list (``x.shape[:1] + (3,)``, ``x.shape == (2, 3)``) that
+        """The extents as a tuple; in a trace with symbolic_shape as a Tensor, so that arithmetic on
+        it is recorded. With a tuple or a list (``x.shape[:1] + (3,)``, ``x.shape == (2, 3)``) that
         acts as the tuple does.
         """
         shape = self._tuple_shape
@@ -141,12 +141,13 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def device(self) -> Device:
-        """The place where the value lies; equals every name of that place."""
+        """The device that holds the value; it equals every name of that device."""
         return device_of(self._device_name)
 
     @property
     def graph(self) -> _core.GraphEditor:
-        """The network's graph that it is a variable of. AttributeError for a tensor with a value."""
+        """The graph of the network whose variable this is. AttributeError for a tensor with a
+        value."""
         raise AttributeError(
             "Tensor.graph: this tensor has a value and belongs to no graph\n"
             "  fix: trace records functions; variables of a megengine.utils.network.Network have a graph"
@@ -154,8 +155,8 @@ class Tensor(ArrayMethodMixin):
 
     @property
     def format(self) -> str:
-        """The order of memory: "nhwc" for channels last, else "default" or "nchw"; the shape is
-        NCHW in any case.
+        """The order of axes in memory: "nhwc" for channels last, else "default" or "nchw"; the
+        shape is NCHW in any case.
 
         Writing "nhwc" to a tensor of 4 or 5 axes reorders its elements. Functions
         that work in that order (elementwise ones, convolution, pooling, concat, ...) give results
@@ -257,7 +258,7 @@ class Tensor(ArrayMethodMixin):
         Parameters
         ----------
         value : Tensor, number or array_like
-            What they become; it is broadcast to the tensor's shape.
+            New value of the elements, which is broadcast to the tensor's shape.
         """
         self[...] = value
 
@@ -277,7 +278,7 @@ class Tensor(ArrayMethodMixin):
         Returns
         -------
         Tensor
-            The value on that device; the tensor itself if it is there.
+            The value on that device; the tensor itself if it is there already.
 
         Raises
         ------
@@ -378,24 +379,25 @@ tensor = Tensor
 
 
 class Parameter(Tensor):
-    """A Tensor that modules list and optimizers update; arguments as of `Tensor`.
+    """A Tensor that modules list and optimizers update.
 
     Operations on it give plain Tensors.
 
     Parameters
     ----------
     data : array_like
-        As in `Tensor`.
+        A number, nested sequence, NumPy array or Tensor; it is copied.
     dtype : DTypeLike or None
-        As in `Tensor`.
+        By default that of the data, with 64 bits narrowed: int to int32, float to float32.
     device : str, Device or None
-        As in `Tensor`.
+        Name such as "cpu0"; None takes `megengine.get_default_device()`.
     is_const, no_cache : bool
-        As in `Tensor`.
+        Whether the value never changes from call to call of a traced function; and what is taken
+        for compatibility and warns that it has no effect.
     name : str or None
-        As in `Tensor`.
+        Name that graphs and dumped models show.
     format : str
-        As in `Tensor`.
+        Memory order; "nhwc" is channels last, see `Tensor.format`.
 
     Examples
     --------

@@ -3,9 +3,10 @@
 import ast
 import enum
 import inspect
+import re
 import textwrap
 
-from numpydoc.docscrape import get_doc_object
+from numpydoc.docscrape import NumpyDocString, get_doc_object
 from numpydoc.validate import Validator, validate
 
 # Checks of numpydoc that are not ours, and why.
@@ -72,9 +73,24 @@ def untold_errors(found):
     return sorted(each for each in raised(found) if each not in text)
 
 
+# "As in `Conv2d`." and "See `Module`.": what a reader of help() would have to look up.
+_ONLY_REFERS = re.compile(r"(?:(?:As|Those|The same as) (?:in|of|from|for)|See) (?:the )?`[^`]+`(?: and `[^`]+`)?[.;]?")
+
+
+def empty_entries(found):
+    """Entries of parameters that only refer to another docstring, or have at most three words."""
+    entries = NumpyDocString(inspect.getdoc(found) or "")["Parameters"]
+    texts = {entry.name: " ".join(entry.desc) for entry in entries}
+    return [f"{name}: {text}" for name, text in texts.items() if len(text.split()) <= 3 or _ONLY_REFERS.fullmatch(text)]
+
+
 def methods(owner):
-    """Names and functions of the public methods that a class defines itself."""
-    for name, found in vars(owner).items():
-        found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
-        if not name.startswith("_") and inspect.isfunction(found):
-            yield name, found
+    """Names and functions of the public methods of a class: its own, and those that it has from bases in the package."""
+    shown = set()
+    for base in owner.__mro__:
+        for name, found in vars(base).items():
+            found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+            is_ours = base is owner or base.__module__.startswith("megengine.")
+            if not name.startswith("_") and name not in shown and inspect.isfunction(found) and is_ours:
+                yield name, found
+            shown.add(name)

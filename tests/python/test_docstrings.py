@@ -4,12 +4,15 @@ import doctest
 import importlib
 import importlib.util
 import inspect
+import operator
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from docstring_parts import faults, methods, parameters, untold_errors
+from docstring_parts import empty_entries, faults, methods, parameters, untold_errors
+from numpydoc.docscrape import NumpyDocString
 from test_names_in_tests import public
 
 import megengine
@@ -72,12 +75,15 @@ def test_docstrings_become_markup_that_means_the_same():
     docstrings = _writer_of_the_reference()
     text = ["Like *args and x_, see `keep` and ``a * b``.", "", "* one", "* two", "  lines"]
     parameters = ["Parameters", "----------", "x, *rest : Tensor", "    Of shape y_.", "k_ : int", "    How many."]
-    assert docstrings.as_markup([*text, "", *parameters, "", "Examples", "--------", ">>> f(2)", "4"]) == [
+    neighbours = ["See Also", "--------", "g : Like f.", "module.G_ : The layer_."]
+    assert docstrings.as_markup([*text, "", *parameters, "", *neighbours, "", "Examples", "--------", ">>> f(2)", "4"]) == [
         "Like \\*args and x\\_, see `keep` and ``a * b``.", "",
         "* one", "* two", "  lines", "",
         ".. rubric:: Parameters", "",
         "**x, \\*rest** : Tensor", "   Of shape y\\_.", "",
         "**k\\_** : int", "   How many.", "",
+        ".. rubric:: See Also", "",
+        "* :py:obj:`g <g>`: Like f.", "* :py:obj:`module.G_ <megengine.module.G_>`: The layer\\_.", "",
         ".. rubric:: Examples", "",
         ".. code-block:: pycon", "", "   >>> f(2)", "   4", "",
     ]  # fmt: skip
@@ -106,13 +112,14 @@ def _told():
 
     A method without arguments may say all in its summary; one without a docstring has that of what it overrides.
     """
-    pages = tuple(_writer_of_the_reference().MODULES)
+    pages, seen = tuple(_writer_of_the_reference().MODULES), set()
     for name, found in public():
         if not str(found.__module__).startswith("megengine"):
             continue
         yield name, found, name.rpartition(".")[0] in pages and name.rpartition(".")[2] not in WITHOUT_EXAMPLE
         for method, function in methods(found) if inspect.isclass(found) else ():
-            if parameters(function) and (function.__doc__ or not inspect.getdoc(getattr(found, method))):
+            if id(function) not in seen and parameters(function) and (function.__doc__ or not inspect.getdoc(getattr(found, method))):
+                seen.add(id(function))
                 yield f"{name}.{method}", function, False
 
 
@@ -125,6 +132,52 @@ def test_docstrings_have_the_form_of_numpydoc():
 def test_docstrings_tell_the_errors_that_a_body_raises():
     untold = {name: errors for name, each, _ in _told() if (errors := untold_errors(each))}
     assert not untold
+
+
+def test_every_parameter_is_described_where_help_shows_it():
+    empty = {name: entries for name, each, _ in _told() if (entries := empty_entries(each))}
+    assert not empty, "\n".join(f"{name}: {'; '.join(entries)}" for name, entries in empty.items())
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_empty"),
+    [
+        ("As in `Conv2d`.", True),
+        ("See `Module`.", True),
+        ("Learning rate.", True),
+        ("Kernel extent in pixels, as in `Conv2d`.", False),
+        ("Number of channels, C.", False),
+    ],
+)
+def test_an_entry_that_says_nothing_is_found(entry, is_empty):
+    def convolve(size):
+        pass
+
+    convolve.__doc__ = f"Convolves.\n\nParameters\n----------\nsize : int\n    {entry}\n"
+    assert bool(empty_entries(convolve)) is is_empty
+
+
+def _names_in_see_also():
+    """(name of the published object, name under its See Also) of all."""
+    for name, found, _ in _told():
+        for names, _ in NumpyDocString(inspect.getdoc(found) or "")["See Also"]:
+            yield from ((name, neighbour) for neighbour, _ in names)
+
+
+def test_what_see_also_names_is_there():
+    """A name with dots begins below megengine, another one stands in the same module, as docs/_docstrings.py links them."""
+    found = list(_names_in_see_also())
+    sources = {name: sys.modules[name.rpartition(".")[0]] for name, _ in found if name.rpartition(".")[0] in sys.modules}
+    for name, neighbour in found:
+        start = megengine if "." in neighbour else sources[name]
+        assert callable(operator.attrgetter(neighbour.removeprefix("megengine."))(start)), f"{name}: {neighbour}"
+    assert len({name for name, _ in found}) >= 60
+
+
+@pytest.mark.parametrize("module", [megengine.functional.loss, megengine.functional.vision])
+def test_helpers_of_losses_and_of_images_are_hidden(module):
+    visible = {name for name in vars(module) if not name.startswith("_")}
+    assert visible <= {*module.__all__, "np", "Iterable", "Tensor"}
 
 
 def test_what_a_docstring_lacks_is_found():

@@ -252,7 +252,7 @@ class InplaceAdd(OpDef):
     Parameters
     ----------
     **params : object
-        None: what it computes is all in its operands.
+        Must be left out: all that it computes with is among its operands.
     """
 
     def run(self, dest: Any, delta: Any, alpha: Any, beta: Any) -> Tensor:
@@ -261,13 +261,13 @@ class InplaceAdd(OpDef):
         Parameters
         ----------
         dest : Tensor
-            Any shape.
+            First summand, of any shape.
         delta : Tensor
-            Of a shape that broadcasts with that of ``dest``.
+            Second summand, whose shape broadcasts with that of ``dest``.
         alpha : Tensor or float
-            Factor of ``dest``.
+            Number that ``dest`` is multiplied by.
         beta : Tensor or float
-            Factor of ``delta``.
+            Number that ``delta`` is multiplied by.
 
         Returns
         -------

@@ -63,9 +63,9 @@ def metadata_of(model: _core.Model) -> dict[str, Any] | None:
 
 
 class GraphInference:
-    """A dumped model as a function of arrays.
+    """Runs a dumped model on arrays.
 
-    What the function updates is the state of the model: a run puts new values in its place.
+    The tensors that the function updates are the state of the model: a run replaces their values.
     `state_dict`, `load_state_dict` and `save` read, write and keep it.
 
     Parameters
@@ -77,13 +77,13 @@ class GraphInference:
     profiling : bool
         Has no effect, and warns so.
     optimize_for_inference : bool
-        Whether to join element-wise operations into generated kernels; else the function runs as it
-        was traced.
+        Whether to join element-wise operations into generated kernels; False runs the function as
+        it was traced.
     function : str
-        One of those that `jit.dump_functions` wrote; "" is the first.
+        Name of a function that `jit.dump_functions` wrote; "" is the first one.
     trusts_kernels : bool
         Whether to use the compiled kernels that ``python -m megengine package`` has put into the
-        file. They are code that will run, so trust where it comes from.
+        file. These kernels are code that will run, so trust the file's source.
     **kwargs : bool
         The ``enable_*`` options of dump, which warn that they have no effect here.
 
@@ -130,12 +130,12 @@ class GraphInference:
         return self
 
     def function(self, name: str, outputs: Sequence[str] | None = None) -> GraphInference:
-        """Gives another function of the file, which shares its state with this one.
+        """Returns another function of the file, which shares its state with this one.
 
         Parameters
         ----------
         name : str
-            One of ``functions``.
+            Name of the function, one of ``functions``.
         outputs : sequence of str or None
             Names of the wanted outputs; None is for all.
 
@@ -236,14 +236,15 @@ class GraphInference:
         Parameters
         ----------
         *inp_args : ndarray
-            Inputs in the model's order, but for those in inp_dict.
+            Arrays in the order of the model's inputs, without those in inp_dict.
         inp_dict : dict of str to ndarray or None
-            Inputs by name.
+            Arrays by the names of their inputs.
 
         Returns
         -------
         OrderedDict of str to ndarray
-            The outputs by name; what a condition selects has the rows that there are.
+            The outputs by name. An output whose rows a condition selects has as many rows as were
+            selected.
 
         Raises
         ------
@@ -301,19 +302,19 @@ def _operators(vars: VarNode | Sequence[VarNode]) -> list[OpNode]:
 def get_dep_vars(
     var: VarNode | Sequence[VarNode], var_type: str | Sequence[str] | None = None
 ) -> list[VarNode]:
-    """Finds the variables that others are made of.
+    """Finds the variables that others are computed from.
 
     Parameters
     ----------
     var : VarNode or sequence of VarNode
-        Of one network.
+        Variables of one network.
     var_type : str, sequence of str or None
-        Only those made by operators of such types; None is for all.
+        Types of operators: only variables that these make are returned. None returns all.
 
     Returns
     -------
     list of VarNode
-        As they are made, these variables included.
+        The variables in the order in which they are computed, the given ones included.
     """
     types = None if var_type is None else {var_type} if isinstance(var_type, str) else set(var_type)
     return [
@@ -325,24 +326,24 @@ def get_dep_vars(
 
 
 def find_vars_by_name(dst: VarNode | Sequence[VarNode], names: Sequence[str]) -> list[VarNode]:
-    """Finds variables by name among all that others are made of.
+    """Finds variables by name among those that others are computed from.
 
     Parameters
     ----------
     dst : VarNode or sequence of VarNode
-        Of one network.
+        Variables of one network, where the search begins.
     names : sequence of str
-        What to find.
+        Names of the wanted variables.
 
     Returns
     -------
     list of VarNode
-        In the order of the names.
+        The variables, in the order of the names.
 
     Raises
     ------
     AssertionError
-        For a name that none has.
+        For a name that no variable has.
     """
     named = {var.name: var for var in get_dep_vars(dst)}
     missing = [name for name in names if name not in named]
@@ -357,7 +358,7 @@ def get_owner_opr_inputs(var: VarNode) -> list[VarNode]:
     Parameters
     ----------
     var : VarNode
-        The variable.
+        Variable of a network.
 
     Returns
     -------
@@ -373,12 +374,12 @@ def get_owner_opr_type(var: VarNode) -> str:
     Parameters
     ----------
     var : VarNode
-        The variable.
+        Variable of a network.
 
     Returns
     -------
     str
-        As of `get_opr_type`.
+        The type, such as "MatrixMul" or "Elemwise".
     """
     return get_opr_type(var.owner)
 
@@ -389,7 +390,7 @@ def get_opr_type(opr: OpNode) -> str:
     Parameters
     ----------
     opr : OpNode
-        The operator.
+        Operator of a network.
 
     Returns
     -------
@@ -399,7 +400,7 @@ def get_opr_type(opr: OpNode) -> str:
     Raises
     ------
     AssertionError
-        For another thing.
+        For an object that is no operator.
     """
     if not isinstance(opr, OpNode):
         raise AssertionError(f"{opr!r} is not an operator")
@@ -416,12 +417,13 @@ def graph_traversal(
     dict[int, set[int]],
     dict[int, int],
 ]:
-    """Tells what variables are made of, in six mappings by id.
+    """Describes the operators and variables that variables are computed from, in six mappings by
+    id.
 
     Parameters
     ----------
     outputs : VarNode or sequence of VarNode
-        Of one network.
+        Variables of one network.
 
     Returns
     -------
@@ -430,13 +432,13 @@ def graph_traversal(
     map_vars : dict of int to VarNode
         The variables.
     var2oprs : dict of int to list of tuple of int
-        Readers of a variable, as pairs of an operator and the index of the operand.
+        Variable to its readers, as pairs of an operator and the index of the operand.
     opr2receivers : dict of int to list of int
-        Operators that read results of one.
+        Operator to the operators that read its results.
     indegree2opr : dict of int to set of int
-        Operators by how many results of operators they read.
+        Number of results of operators, to the operators that read so many.
     opr2indegree : dict of int to int
-        How many results of operators one reads.
+        Operator to the number of results of operators that it reads.
     """
     map_oprs: dict[int, OpNode] = {}
     map_vars: dict[int, VarNode] = {}
@@ -463,21 +465,21 @@ def graph_traversal(
 def get_oprs_seq(
     outputs: VarNode | Sequence[VarNode], prune_reshape: bool = False, prune_immtensor: bool = True
 ) -> list[OpNode]:
-    """Finds the operators that variables are made of.
+    """Finds the operators that variables are computed by.
 
     Parameters
     ----------
     outputs : VarNode or sequence of VarNode
-        Of one network.
+        Variables of one network.
     prune_reshape : bool
-        Has nothing to leave out, and warns so.
+        Has no effect, and warns so: there is nothing to leave out.
     prune_immtensor : bool
         Whether to leave out constants.
 
     Returns
     -------
     list of OpNode
-        As they can run.
+        The operators, in an order in which they can run.
     """
     no_effect(
         "get_oprs_seq", "shapes are attributes, no operator computes them", prune_reshape=prune_reshape
@@ -490,12 +492,13 @@ def get_oprs_seq(
 
 
 def replace_vars(dst: VarNode | Sequence[VarNode], varmap: dict[VarNode, VarNode]) -> list[VarNode]:
-    """Makes variables like others that read new variables in place of old ones; these stay.
+    """Copies variables so that the copies read new variables in place of old ones; the originals
+    stay.
 
     Parameters
     ----------
     dst : VarNode or sequence of VarNode
-        What to make anew, of one network.
+        Variables of one network, which are made anew.
     varmap : dict of VarNode to VarNode
         Old variable to new one, of the same network.
 
@@ -512,12 +515,12 @@ def replace_vars(dst: VarNode | Sequence[VarNode], varmap: dict[VarNode, VarNode
 
 
 def replace_oprs(dst: VarNode | Sequence[VarNode], oprmap: dict[OpNode, OpNode]) -> list[VarNode]:
-    """Makes variables like others that read results of new operators, as `replace_vars`.
+    """Copies variables so that the copies read results of new operators, as `replace_vars`.
 
     Parameters
     ----------
     dst : VarNode or sequence of VarNode
-        What to make anew, of one network.
+        Variables of one network, which are made anew.
     oprmap : dict of OpNode to OpNode
         Old operator to new one, of the same network.
 

@@ -20,9 +20,10 @@ def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable
     origin : str
         Module that has the function now.
     name : str
-        Of the function, here and there.
+        Name of the function in both modules.
     tbd : bool
-        Whether it will go without a successor; else ``origin.name`` is the successor.
+        Whether the function goes away without a successor; False names ``origin.name`` as the
+        successor.
 
     Returns
     -------

@@ -35,22 +35,22 @@ def extern_opr_subgraph(
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     output_shapes : list of tuple of int
-        Of its results.
+        Shape of each result.
     dump_name : str
-        Of the loader.
+        Name of the loader that runs the program.
     dump_data : bytes
-        The program.
+        The program, in the loader's format.
     output_dtypes : list of dtype or None
-        Of its results; None is float32.
+        Data type of each result; None is float32.
 
     Raises
     ------
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: no loader can be registered.
+        Otherwise, because no loader can be registered.
     """
     _missing(f"loader {dump_name!r}", inputs)
 
@@ -61,16 +61,16 @@ def tensorrt_runtime_opr(inputs: _Inputs, *, data: bytes | None = None) -> NoRet
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     data : bytes or None
-        The engine.
+        The serialized engine, in TensorRT's format.
 
     Raises
     ------
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: there is no TensorRT.
+        Otherwise, because there is no TensorRT.
     """
     _missing("TensorRT", inputs)
 
@@ -83,9 +83,9 @@ def cambricon_runtime_opr(
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     data : bytes
-        The model.
+        The serialized model, in the vendor's format.
     symbol : str
         Name of the program in it.
     tensor_dim_mutable : bool
@@ -96,7 +96,7 @@ def cambricon_runtime_opr(
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: there is no runtime of Cambricon's.
+        Otherwise, because there is no runtime of Cambricon.
     """
     _missing("Cambricon", inputs)
 
@@ -107,16 +107,16 @@ def atlas_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     data : bytes
-        The model.
+        The serialized model, in the vendor's format.
 
     Raises
     ------
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: there is no runtime of Atlas's.
+        Otherwise, because there is no runtime of Atlas.
     """
     _missing("Atlas", inputs)
 
@@ -127,16 +127,16 @@ def magicmind_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
     Parameters
     ----------
     inputs : Tensor or sequence of Tensor
-        What it reads.
+        Tensors that the program reads.
     data : bytes
-        The model.
+        The serialized model, in the vendor's format.
 
     Raises
     ------
     TypeError
         For inputs that are not tensors.
     RuntimeError
-        Else: there is no runtime of MagicMind's.
+        Otherwise, because there is no runtime of MagicMind.
     """
     _missing("MagicMind", inputs)
 
@@ -158,20 +158,20 @@ class _Compiled(Module):
 
 
 class ExternOprSubgraph(_Compiled):
-    """A program of a custom loader as a layer, which calls `extern_opr_subgraph`.
+    """A program of a custom loader as a layer that calls `extern_opr_subgraph`.
 
     Parameters
     ----------
     output_shapes : list of tuple of int
-        Of its results.
+        Shape of each result.
     dump_name : str
-        Of the loader.
+        Name of the loader that runs the program.
     dump_data : bytes
         The program; it is saved with the module.
     output_dtypes : list of dtype or None
-        Of its results; None is float32.
+        Data type of each result; None is float32.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(
@@ -203,14 +203,14 @@ class ExternOprSubgraph(_Compiled):
 
 
 class TensorrtRuntimeSubgraph(_Compiled):
-    """A serialized TensorRT engine as a layer, which calls `tensorrt_runtime_opr`.
+    """A serialized TensorRT engine as a layer that calls `tensorrt_runtime_opr`.
 
     Parameters
     ----------
     data : bytes
         The engine; it is saved with the module.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -218,7 +218,7 @@ class TensorrtRuntimeSubgraph(_Compiled):
 
 
 class CambriconRuntimeSubgraph(_Compiled):
-    """A serialized Cambricon model as a layer, which calls `cambricon_runtime_opr`.
+    """A serialized Cambricon model as a layer that calls `cambricon_runtime_opr`.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class CambriconRuntimeSubgraph(_Compiled):
     tensor_dim_mutable : bool
         Whether shapes may change.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, data: bytes, symbol: str, tensor_dim_mutable: bool, **kwargs: Any) -> None:
@@ -242,14 +242,14 @@ class CambriconRuntimeSubgraph(_Compiled):
 
 
 class AtlasRuntimeSubgraph(_Compiled):
-    """A serialized Atlas model as a layer, which calls `atlas_runtime_opr`.
+    """A serialized Atlas model as a layer that calls `atlas_runtime_opr`.
 
     Parameters
     ----------
     data : bytes
         The model; it is saved with the module.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -257,14 +257,14 @@ class AtlasRuntimeSubgraph(_Compiled):
 
 
 class MagicMindRuntimeSubgraph(_Compiled):
-    """A serialized MagicMind model as a layer, which calls `magicmind_runtime_opr`.
+    """A serialized MagicMind model as a layer that calls `magicmind_runtime_opr`.
 
     Parameters
     ----------
     data : bytes
         The model; it is saved with the module.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def forward(self, *inputs: Tensor) -> Any:

@@ -26,7 +26,7 @@ class Future:
         Parameters
         ----------
         value : object
-            What `get` returns.
+            Object that `get` returns.
 
         Raises
         ------
@@ -41,7 +41,7 @@ class Future:
             self.ack.wait()
 
     def get(self) -> Any:
-        """Wait for the value and return it."""
+        """Waits for the value and returns it."""
         self.ready.wait()
         if self.ack is not None:
             self.ack.set()

@@ -15,7 +15,7 @@ class _Scopes(type):
 
 
 class AutoNaming(metaclass=_Scopes):
-    """Register of scopes (a stack of strings, for each thread its own), and of the process's op names and names of variables."""
+    """Registers scopes, a stack of strings for each thread, and names of operations and variables."""
 
     c_ops: list[Any] = []
     name2ops: dict[str, list[Any]] = {}
@@ -28,7 +28,7 @@ class AutoNaming(metaclass=_Scopes):
 
     @classmethod
     def clear(cls) -> None:
-        """Forget everything."""
+        """Forgets everything."""
         for name in cls.__cls_attributes__:
             getattr(cls, name).clear()
 
@@ -39,7 +39,7 @@ class AutoNaming(metaclass=_Scopes):
         Parameters
         ----------
         x : object
-            A string, or an object with a ``name``; others are called as their class.
+            A string, or an object with a ``name``; other objects get the name of their class.
 
         Returns
         -------
@@ -57,9 +57,9 @@ class AutoNaming(metaclass=_Scopes):
         Parameters
         ----------
         handle : int
-            Of the variable.
+            Number of the variable.
         name : str
-            Its name.
+            Name of the variable.
         """
         cls.handle2names[handle] = name
 
@@ -70,7 +70,7 @@ class AutoNaming(metaclass=_Scopes):
         Parameters
         ----------
         handle : int
-            Of the variable.
+            Number of the variable.
 
         Returns
         -------
@@ -81,12 +81,12 @@ class AutoNaming(metaclass=_Scopes):
 
     @classmethod
     def record_opnode(cls, op: Any) -> None:
-        """Keeps an op, to be renamed if another one has its name.
+        """Keeps an op, and renames it if another op has its name.
 
         Parameters
         ----------
         op : object
-            It has a ``name`` that can be set.
+            Operation with a ``name`` that can be set.
         """
         ops = cls.name2ops.setdefault(op.name, [])
         if not any(known is op for known in ops):
@@ -94,7 +94,7 @@ class AutoNaming(metaclass=_Scopes):
 
     @classmethod
     def remove_duplicate_names(cls) -> None:
-        """Rename ops of equal name to ``name[0]``, ``name[1]``, ... in order of recording."""
+        """Renames ops of equal name to ``name[0]``, ``name[1]``, ... in order of recording."""
         for name, ops in cls.name2ops.items():
             if len(ops) > 1:
                 for index, op in enumerate(ops):

@@ -66,13 +66,13 @@ class _Editor(_core.GraphEditor):
 
 
 class Network:
-    """A graph of operators that is edited, run and dumped; empty at first.
+    """A graph of operators that can be edited, run and dumped; it is empty at first.
 
-    Types of all variables are inferred again after each edit. An edit that does not go together,
-    such as a shape mismatch or a loop, raises an error that names the operator, and changes
-    nothing. To the graph belongs what its outputs are made of; ``input_vars`` are the inputs among
-    that, oldest first. Numbers that the recorded function computed from shapes in Python are
-    constants of the graph.
+    Types of all variables are inferred again after each edit. An invalid edit, such as one that
+    makes a shape mismatch or a loop, raises an error that names the operator, and changes nothing.
+    The graph consists of what its outputs are computed from; ``input_vars`` are its inputs, the
+    oldest first. Numbers that the recorded function computed from shapes in Python are constants of
+    the graph.
 
     Examples
     --------
@@ -187,8 +187,8 @@ class Network:
 
     @property
     def metadata(self) -> dict[str, Any] | None:
-        """What dump noted: user_info, graph_modified, optimized_for_inference and ``enable_*`` that
-        were on.
+        """Metadata of the file: user_info, graph_modified, optimized_for_inference and ``enable_*``
+        that were on.
         """
         return self._metadata
 
@@ -210,35 +210,35 @@ class Network:
         compat_older_version: str | None = None,
         **kwargs: Any,
     ) -> DumpInfo:
-        """Writes the graph as `trace.dump` does, whose options these are.
+        """Writes the graph as `trace.dump` does; the options are the same.
 
-        Inputs are called as their operators where these were renamed, else as their variables, as
-        outputs are.
+        An input has the name of its operator if that was renamed, else that of its variable. An
+        output has the name of its variable.
 
         Parameters
         ----------
         file : str, path or binary file
             Where to write; a file must be open for writing.
         keep_var_name : int
-            As of `trace.dump`.
+            Which variables keep their names: 0 none, 1 the outputs, 2 all.
         keep_opr_name : bool
-            As of `trace.dump`.
+            Whether to write names of operators.
         keep_param_name : bool
-            As of `trace.dump`.
+            Whether to write names of parameters; they are written in any case.
         keep_opr_priority : bool
             Has no effect, and warns so.
         strip_info_file : str or None
-            As of `trace.dump`.
+            Path of a file that gets JSON about operators and dtypes; None writes none.
         append_json : bool
-            As of `trace.dump`.
+            Whether that JSON becomes one more entry of a list in the file.
         optimize_for_inference : bool
-            As of `trace.dump`.
+            Whether to run the whole-graph passes.
         append : bool
-            As of `trace.dump`.
+            Whether to write behind what the file holds already.
         user_info : object
-            As of `trace.dump`.
+            Numbers, text, arrays and containers of them, which the metadata keeps.
         enable_metadata : bool
-            Whether the file gets what ``metadata`` reads.
+            Whether to write the metadata that `Network.metadata` reads.
         dump_format : str or None
             Has no effect, and warns so.
         compat_older_version : str or None
@@ -250,7 +250,7 @@ class Network:
         Returns
         -------
         DumpInfo
-            As of `trace.dump`.
+            What was written, as `trace.dump` returns it.
 
         Raises
         ------
@@ -306,9 +306,9 @@ class Network:
         Parameters
         ----------
         *inp_args : ndarray
-            Inputs in the order of ``input_vars``, but for those in inp_dict.
+            Arrays in the order of ``input_vars``, without those in inp_dict.
         inp_dict : dict of str to ndarray or None
-            Inputs by name.
+            Arrays by the names of their inputs.
 
         Returns
         -------
@@ -340,11 +340,11 @@ class Network:
         Parameters
         ----------
         shape : int or sequence of int
-            Extents.
+            Extents of the input.
         dtype : dtype
-            Of the values.
+            Data type of the input.
         name : str or None
-            By which arrays are given to `infer`; None is "input".
+            Name by which `infer` takes an array for it; None is "input".
         device : str or None
             Name of the device; None is the default one.
 
@@ -366,7 +366,7 @@ class Network:
         data : array_like
             Its value: a number, an array or a tensor.
         name : str or None
-            None is "const".
+            Name of the constant; None is "const".
         device : str or None
             Name of the device; None is the default one.
 
@@ -381,13 +381,13 @@ class Network:
         return self._var(self.graph.add_constant(value, name or "const", False))
 
     def add_output(self, *vars: VarNode) -> None:
-        """Makes variables outputs, behind the present ones.
+        """Adds variables behind the present outputs.
 
         Parameters
         ----------
         *vars : VarNode
-            Those of another network are copied, as ``replace_vars`` does; one that is an output
-            already warns so.
+            Variables; those of another network are copied, as ``replace_vars`` does. A variable
+            that is an output already causes a warning.
         """
         outputs = self.graph.results
         for var, number in zip(vars, self._ids_with_copies(vars), strict=True):
@@ -398,12 +398,12 @@ class Network:
         self._set_outputs(outputs)
 
     def remove_output(self, *vars: VarNode) -> None:
-        """Makes variables outputs no longer.
+        """Takes variables out of the outputs.
 
         Parameters
         ----------
         *vars : VarNode
-            Outputs; one that is none warns so.
+            Outputs; a variable that is none causes a warning.
         """
         outputs = self.graph.results
         for var in vars:
@@ -419,7 +419,7 @@ class Network:
         Parameters
         ----------
         *vars : VarNode
-            Of this network.
+            Variables of this network.
 
         Returns
         -------
@@ -438,12 +438,13 @@ class Network:
     # ---- edits
 
     def replace_vars(self, repl_dict: dict[VarNode, VarNode]) -> None:
-        """Makes what reads an old variable read a new one.
+        """Makes the readers of an old variable read a new one.
 
-        Operators that the new one is made from still read the old one: so ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of
-        another network is copied with all that it is made of, its inputs too:
-        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. Where the dtype is
-        another, operators promote anew, as when they are called with the new variable.
+        Operators that the new variable is computed by still read the old one: so ``{x: F.relu(x)}``
+        puts a relu behind x. Outputs are replaced as well. A new variable of another network is
+        copied with all that it is computed from, its inputs included:
+        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. Where the dtypes
+        differ, operators promote again, as when they are called with the new variable.
 
         Parameters
         ----------
@@ -486,27 +487,28 @@ class Network:
         self.replace_vars(vars)
 
     def reset_batch_size(self, batchsize: int, *, blacklist: Sequence[str | VarNode] = ()) -> None:
-        """Gives inputs another leading extent.
+        """Sets the leading extent of the inputs.
 
         Reshapes (``-1``, ``x.shape[0]``), slices of the whole batch and what is computed from ``x.shape`` follow.
 
         Parameters
         ----------
         batchsize : int
-            The extent.
+            The new leading extent.
         blacklist : sequence of str or VarNode
-            Inputs, or names of inputs, that keep theirs.
+            Inputs, or names of inputs, that keep their extent.
 
         Raises
         ------
         ValueError
-            Where an operator cannot follow; names it, and the line where the function took the
-            batch for a number (``int(x.shape[0])``, ``len(x)``, a branch), named rows by number
-            (``x[:2]``, ``x.reshape(2, -1)``) or took gradients. Where it is not known what an
-            extent means: in a file of an earlier version, in operators that were added by hand.
+            If an operator cannot follow. The message names it, and the line where the function used
+            the batch size as a number (``int(x.shape[0])``, ``len(x)``, a branch), named rows by
+            number (``x[:2]``, ``x.reshape(2, -1)``) or took gradients. Also if it is not known what
+            an extent means: in a file of an earlier version, and in operators that were added by
+            hand.
         AssertionError
-            Unless the inputs have the same batch size now, and for what is no input in
-            ``blacklist``.
+            Unless all inputs have the same batch size now, and for an entry of ``blacklist`` that
+            is no input.
         """
         skipped = {item.name if isinstance(item, VarNode) else item for item in blacklist}
         unknown = skipped - {var.name for var in self.input_vars}
@@ -533,7 +535,7 @@ class Network:
         Raises
         ------
         TypeError
-            For what is neither.
+            For a modifier that is neither.
         """
         if not isinstance(modifier, str) and not callable(modifier):
             raise TypeError(f"Network.modify_opr_names: {modifier!r} is neither a string nor a function")
@@ -541,14 +543,14 @@ class Network:
             opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
 
     def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
-        """Makes variables with the values of others after whole-graph passes.
+        """Runs whole-graph passes and returns variables with the values of the given ones.
 
         Put them in place with ``replace_vars``.
 
         Parameters
         ----------
         dest_vars : sequence of VarNode
-            What to compute.
+            Variables that are computed.
         **kwargs : bool
             The ``enable_*`` options of dump, which warn that they have no effect here.
 
@@ -565,7 +567,8 @@ class Network:
 
     @property
     def all_oprs(self) -> list[OpNode]:
-        """The operators as they can run; constants and inputs stand before their first reader."""
+        """The operators in an order in which they can run; constants and inputs stand before their
+        first reader."""
         if self._order is None:
             self._order = self.graph.order()
         return [self._opr(number) for number in self._order]
@@ -636,7 +639,7 @@ class Network:
         oprcls : type
             A class of operators.
         unique : bool
-            Whether there must be one.
+            Whether there must be exactly one.
 
         Returns
         -------
@@ -646,7 +649,7 @@ class Network:
         Raises
         ------
         AssertionError
-            For what is no class of operators; with unique, unless there is one.
+            For an object that is no class of operators; with unique, unless there is exactly one.
         """
         if not isinstance(oprcls, type) or not issubclass(oprcls, OpNode):
             raise AssertionError(f"{oprcls!r} is not an operator")
@@ -658,9 +661,9 @@ class Network:
         Parameters
         ----------
         name : str
-            A glob pattern.
+            Glob pattern that the whole name must match.
         unique : bool
-            Whether there must be one.
+            Whether exactly one must match.
 
         Returns
         -------
@@ -670,7 +673,7 @@ class Network:
         Raises
         ------
         AssertionError
-            With unique, unless there is one.
+            With unique, unless there is exactly one.
         """
         return _found(self.opr_filter.name(name), unique, name)
 
@@ -680,9 +683,9 @@ class Network:
         Parameters
         ----------
         name : str
-            A glob pattern.
+            Glob pattern that the whole name must match.
         unique : bool
-            Whether there must be one.
+            Whether exactly one must match.
 
         Returns
         -------
@@ -692,7 +695,7 @@ class Network:
         Raises
         ------
         AssertionError
-            With unique, unless there is one.
+            With unique, unless there is exactly one.
         """
         return _found(self.var_filter.name(name), unique, name)
 
@@ -702,7 +705,7 @@ class Network:
         Parameters
         ----------
         var : VarNode
-            Of this network.
+            Variable of this network.
 
         Returns
         -------
@@ -713,17 +716,17 @@ class Network:
         return var.users
 
     def get_dep_oprs(self, var: VarNode) -> list[OpNode]:
-        """Finds the operators that a variable is made of.
+        """Finds the operators that a variable is computed by.
 
         Parameters
         ----------
         var : VarNode
-            Of this network.
+            Variable of this network.
 
         Returns
         -------
         list of OpNode
-            As they can run.
+            The operators, in an order in which they can run.
         """
         return [self._opr(number) for number in self.graph.order([self._id_of(var)])]
 
@@ -743,12 +746,12 @@ def set_symbolic_shape(option: bool) -> bool:
     Parameters
     ----------
     option : bool
-        False, as at first, is for a tuple of ints.
+        Whether it is a variable; False, as at first, makes it a tuple of ints.
 
     Returns
     -------
     bool
-        What was set before.
+        The setting before the call.
 
     Examples
     --------
@@ -766,12 +769,12 @@ def set_symbolic_shape(option: bool) -> bool:
 
 
 def as_varnode(obj: VarNode | OpNode) -> VarNode:
-    """Gives a variable as it is, and for an operator its only output.
+    """Returns a variable as it is, and for an operator its only output.
 
     Parameters
     ----------
     obj : VarNode or OpNode
-        Of any network.
+        Variable or operator of any network.
 
     Returns
     -------
@@ -781,9 +784,9 @@ def as_varnode(obj: VarNode | OpNode) -> VarNode:
     Raises
     ------
     TypeError
-        For other things.
+        For an object that is neither.
     ValueError
-        For an operator that has not one output.
+        For an operator with no output or several.
 
     Examples
     --------
@@ -801,12 +804,12 @@ def as_varnode(obj: VarNode | OpNode) -> VarNode:
 
 
 def as_oprnode(obj: VarNode | OpNode) -> OpNode:
-    """Gives an operator as it is, and for a variable the one that makes it.
+    """Returns an operator as it is, and for a variable the operator that makes it.
 
     Parameters
     ----------
     obj : VarNode or OpNode
-        Of any network.
+        Variable or operator of any network.
 
     Returns
     -------
@@ -816,7 +819,7 @@ def as_oprnode(obj: VarNode | OpNode) -> OpNode:
     Raises
     ------
     TypeError
-        For other things.
+        For an object that is neither.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from .network_node import (
 
 
 class NodeFilter:
-    """Nodes of a network to iterate; each method selects those that it describes.
+    """Iterates over nodes of a network; each method selects the nodes that it describes.
 
     Selections are lazy, and can be chained. `Network.opr_filter` and ``var_filter`` begin them.
 
@@ -47,12 +47,12 @@ class NodeFilter:
 
     @classmethod
     def make_all_deps(cls, *dest_vars: VarNode) -> NodeFilter:
-        """Selects all operators that variables are made of.
+        """Selects all operators that variables are computed by.
 
         Parameters
         ----------
         *dest_vars : VarNode
-            One or more, of one network.
+            One or more variables of one network.
 
         Returns
         -------
@@ -71,7 +71,7 @@ class NodeFilter:
         return iter(self._iter)
 
     def type(self, node_type: Any) -> NodeFilter:
-        """Selects instances of classes; of variables, those made by such operators.
+        """Selects instances of classes; among variables, it selects those that such operators make.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class NodeFilter:
         Parameters
         ----------
         var : VarNode
-            The variable.
+            Variable that the operators read.
 
         Returns
         -------
@@ -250,12 +250,13 @@ class NodeFilterNotType(NodeFilterType):
 
 
 class NodeFilterCheckType(NodeFilterType):
-    """All nodes, which must be instances of classes, as `NodeFilter.check_type` makes it.
+    """A selection of all nodes, which must be instances of classes, as `NodeFilter.check_type`
+    makes it.
 
     Parameters
     ----------
     node_iter : iterable of VarNode or OpNode
-        The nodes.
+        The nodes to select from.
     node_type : type or sequence of type
         Classes of operators or variables.
 
@@ -291,7 +292,7 @@ class NodeFilterHasInput(NodeFilter):
     node_iter : iterable of OpNode
         The operators to select from.
     var : VarNode
-        The variable.
+        Variable that the operators read.
 
     Examples
     --------
@@ -323,9 +324,9 @@ class NodeFilterName(NodeFilter):
     node_iter : iterable of VarNode or OpNode
         The nodes to select from.
     pattern : str or re.Pattern
-        Of names, as a shell's (``*``, ``?``), or a compiled regular expression.
+        Glob pattern of names (``*``, ``?``), or a compiled regular expression.
     ignorecase : bool
-        Whether capitals count as small letters in the former.
+        Whether capitals count as small letters in a glob pattern.
 
     Examples
     --------
@@ -357,7 +358,7 @@ class NodeFilterName(NodeFilter):
         Returns
         -------
         re.Pattern
-            To be matched with whole names.
+            The expression, which is to be matched with whole names.
         """
         if isinstance(pattern, re.Pattern):
             return pattern

@@ -37,11 +37,11 @@ def partial_trace(
     backend : str
         "default", or "xla", which warns that megjit's compiler is used.
     without_host : bool
-        As of `trace`.
+        Whether calls after the first leave out the Python body; see `trace`.
     trace_gmcallback : bool
-        False warns that it has no effect: callbacks run as in any backward.
+        Has no effect, and False warns so: callbacks run as in any backward.
     **trace_options : object
-        As of `trace`.
+        Other options of `trace`, by name.
 
     Returns
     -------
@@ -88,13 +88,13 @@ class xla_trace(trace[..., Any]):
     Parameters
     ----------
     function : callable
-        As of `trace`.
+        Function to compile; None makes a decorator.
     without_host : bool
-        As of `trace`.
+        Whether calls after the first leave out the Python body; see `trace`.
     symbolic_shape : bool
-        As of `trace`.
+        Whether ``x.shape`` is a Tensor inside the function.
     **kwargs : object
-        As of `trace`.
+        Other options of `trace`, by name.
 
     Examples
     --------
@@ -168,14 +168,14 @@ class xla_trace(trace[..., Any]):
         Parameters
         ----------
         x : Tensor
-            What to copy.
+            Tensor of any shape, which is copied.
         take_ownership : bool
-            False warns that it has no effect: the receiver owns the copy.
+            Has no effect, and False warns so: the receiver owns the copy.
 
         Returns
         -------
         PyCapsule
-            As of `utils.dlpack.to_dlpack`.
+            The capsule, as `utils.dlpack.to_dlpack` makes it.
         """
         no_effect("xla_trace.to_dlpack", "the receiver owns the copy", take_ownership=not take_ownership)
         return to_dlpack(x)

@@ -32,7 +32,7 @@ class _PersistentCache:
             return self._entries.get(category, {}).get(_key_text(key))
 
     def put(self, category: str, key: bytes | str, value: bytes) -> None:
-        """Set the value; an earlier one is replaced."""
+        """Sets the value; an earlier one is replaced."""
         with self._lock:
             self._entries.setdefault(category, {})[_key_text(key)] = bytes(value)
 
@@ -94,12 +94,12 @@ class PersistentCacheOnServer(_PersistentCache):
         return {"hostname": parts.hostname, "port": parts.port or 6379, "password": parts.password}
 
     def put(self, category: str, key: bytes | str, value: bytes) -> None:
-        """Set the value, here and in the file."""
+        """Sets the value, here and in the file."""
         super().put(category, key, value)
         self.flush()
 
     def flush(self) -> None:
-        """Write to the file what is not there yet, keeping what other processes have added."""
+        """Writes to the file what is not there yet, keeping what other processes have added."""
         if self._path is None:
             return
         with self._lock, self.lock_cache_file(os.path.dirname(self._path)):

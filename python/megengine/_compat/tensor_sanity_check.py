@@ -9,11 +9,11 @@ from ..tensor import Tensor
 
 
 class TensorSanityCheck:
-    """Within the block, every tensor that is made is checksummed, and must read the same when the
-    block ends.
+    """Checks in a ``with`` block that no tensor made in it changes until the block ends, by
+    checksums.
 
-    RuntimeError that names the tensor when one does not: some native code wrote into memory that it
-    had only borrowed (NumPy or DLPack).
+    A tensor that has changed raises a RuntimeError that names it: native code wrote into memory
+    that it had only borrowed (NumPy or DLPack).
     """
 
     def __init__(self) -> None:

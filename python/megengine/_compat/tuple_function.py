@@ -13,16 +13,16 @@ def get_ndtuple(value: Any, *, n: int, allow_zero: bool = True) -> tuple[int, ..
     Parameters
     ----------
     value : int or sequence of int
-        One number, which is repeated, or as many as are wanted.
+        One number, which is repeated, or ``n`` of them.
     n : int
-        How many are wanted.
+        Length of the tuple.
     allow_zero : bool
         Whether a number may be 0.
 
     Returns
     -------
     tuple of int
-        Of length ``n``.
+        The tuple, of length ``n``.
 
     Raises
     ------

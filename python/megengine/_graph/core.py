@@ -15,7 +15,7 @@ _MOST_LINES = 200  # of a table in a notebook
 
 
 class GraphError(RuntimeError):
-    """An edit that a graph cannot take, or a graph that is broken; names the call and its line.
+    """An edit that a graph cannot take, or a broken graph; the message names the call and its line.
 
     Examples
     --------
@@ -141,13 +141,21 @@ class Call:
             value.readers[self] = None
 
     def replace_input(self, old: Value, new: Any) -> None:
-        """Put ``new`` wherever args and kwargs hold ``old``."""
+        """Puts ``new`` wherever args and kwargs hold ``old``.
+
+        Parameters
+        ----------
+        old : Node
+            Value that is read now.
+        new : object
+            Value or constant to read instead.
+        """
         self.set_arguments(
             *map_leaves((self._args, self._kwargs), lambda leaf: new if leaf is old else leaf)
         )
 
     def describe(self) -> str:
-        """The call and its line, for messages."""
+        """Returns the call and its line, for messages."""
         return f"{self.name or type(self).__name__!r}" + (
             f" ({self.source})" if self.source else ""
         )
@@ -163,14 +171,34 @@ class Pictured:
     def html(
         self, *inputs: Any, before: Pictured | None = None, title: str = "Graph", runs: int = 5
     ) -> str:
-        """The graph as one HTML page that loads nothing; the calls in a module can be folded.
+        """Returns the graph as one HTML page that loads nothing; the calls in a module can be
+        folded.
 
-        Pointing at a call shows its line of the program, what it reads and who uses it.
+        Pointing at a call shows its line of the program, what it reads and what uses it.
 
-        inputs: run the graph on these and show shapes as they are then, and the median time of each call.
-            Tensors of the module are put back afterwards; streams of random numbers have moved on.
-        before: this graph before an edit, or another one: both are shown side by side, with what was removed, added
-            and changed.
+        Parameters
+        ----------
+        *inputs : object
+            Arguments on which the graph is run, to show shapes and the median time of each call;
+            without them neither is measured. Tensors of the module are put back afterwards; streams
+            of random numbers have moved on.
+        before : Graph or None
+            This graph before an edit, or another one: both are shown side by side, with what was
+            removed, added and changed.
+        title : str
+            Heading of the page.
+        runs : int
+            Number of measured runs.
+
+        Returns
+        -------
+        str
+            The page, as HTML.
+
+        Raises
+        ------
+        TypeError
+            If ``before`` is no graph.
         """
         if not isinstance(before, Pictured | None):
             raise TypeError(f"html: before must be a graph, got {type(before).__name__}")
@@ -196,11 +224,24 @@ class Pictured:
         return rows_table([[cell.replace("  ", "\u2003") for cell in line] for line in lines[:_MOST_LINES]], _COLUMNS) + note
 
     def print_tabular(self) -> None:
-        """Print the table."""
+        """Prints the table."""
         print(self.tabular())
 
     def dot(self, name: str = "graph", ignore_getattr: bool = False) -> str:
-        """The graph as Graphviz text; calls in a module stand in a frame. ignore_getattr: leave reads of attributes out."""
+        """Returns the graph as Graphviz text; calls in a module stand in a frame.
+
+        Parameters
+        ----------
+        name : str
+            Name of the drawing.
+        ignore_getattr : bool
+            Whether to leave out reads of attributes.
+
+        Returns
+        -------
+        str
+            The text, in Graphviz's language.
+        """
         return dot(name, self._rows((), 0), without="attribute" if ignore_getattr else "")
 
 
@@ -217,7 +258,8 @@ class Graph(Pictured):
         return None
 
     def each_graph(self) -> Iterator[Any]:
-        """This graph and those that it calls, each once; looks into a graph when it has been taken."""
+        """Iterates over this graph and those that it calls, each once; it looks into a graph after
+        giving it."""
         found: dict[Graph, None] = {self: None}
         waiting = [self]
         for graph in waiting:
@@ -261,11 +303,33 @@ class Graph(Pictured):
         return None if self._root._before is self._root else self._root._before
 
     def following(self, call: Call) -> Any:
-        """The call after ``call``; None after the last."""
+        """Returns the call after another one.
+
+        Parameters
+        ----------
+        call : Node
+            A call of this graph.
+
+        Returns
+        -------
+        Node or None
+            The next call; None after the last one.
+        """
         return None if call._after is self._root else call._after
 
     def preceding(self, call: Call) -> Any:
-        """The call before ``call``; None before the first."""
+        """Returns the call before another one.
+
+        Parameters
+        ----------
+        call : Node
+            A call of this graph.
+
+        Returns
+        -------
+        Node or None
+            The call before it; None before the first one.
+        """
         return None if call._before is self._root else call._before
 
     # -- edits -----------------------------------------------------------------------------------
@@ -284,7 +348,15 @@ class Graph(Pictured):
         self._length += 1
 
     def move(self, call: Call, before: Call | None = None) -> None:
-        """Take a call of this graph to another place: before ``before``, or to the end."""
+        """Takes a call of this graph to another place.
+
+        Parameters
+        ----------
+        call : Node
+            The call that is moved.
+        before : Node or None
+            Call that follows it afterwards; None is for the end.
+        """
         if before is call:
             return
         self._unlink(call)
@@ -318,13 +390,21 @@ class Graph(Pictured):
     # -- questions -------------------------------------------------------------------------------
 
     def positions(self) -> dict[Any, int]:
-        """Each call's place in the order."""
+        """Returns the place of each call in the order."""
         return {call: place for place, call in enumerate(self)}
 
     def check(self, known: Iterable[Value] = ()) -> None:
-        """GraphError, naming a call, unless every input is made before it is read and users are right.
+        """Checks that every input is made before it is read, and that users are right.
 
-        known: values that exist before the first call.
+        Parameters
+        ----------
+        known : iterable of Node
+            Values that exist before the first call.
+
+        Raises
+        ------
+        GraphError
+            If that is not so; the message names the call.
         """
         made = set(known)
         for call in self:
@@ -354,9 +434,23 @@ class Graph(Pictured):
         return f"{call.describe()} reads {value.name!r}, which is not in this graph (any more)"
 
     def running(self, env: dict[Any, Any], kept: Iterable[Value] = (), forgets: bool = True) -> Iterator[Any]:
-        """The calls in order, for a caller that puts what they make into ``env``; what no later call reads goes from there, but for ``kept``.
+        """Iterates over the calls in order, for a caller that puts the values they make into
+        ``env``.
 
-        forgets: False keeps all values.
+        Parameters
+        ----------
+        env : dict
+            Mapping of a value to what it is in this run; values that no later call reads are
+            removed from it.
+        kept : iterable of Node
+            Values that are not removed.
+        forgets : bool
+            Whether to remove values; False keeps all of them.
+
+        Yields
+        ------
+        Node
+            The call to run.
         """
         left: dict[Any, int] = dict.fromkeys(kept, -1)  # how many calls have still to read a value
         for call in self:

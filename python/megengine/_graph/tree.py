@@ -23,7 +23,20 @@ class Value:
     def replace_all_uses(
         self, new: Value, only: Callable[[Any], bool] = lambda user: True
     ) -> list[Any]:
-        """Let all users for which ``only`` holds read ``new``; returns the users that were changed."""
+        """Makes all users for which ``only`` holds read another value.
+
+        Parameters
+        ----------
+        new : Node
+            Value to read instead.
+        only : callable
+            Function of a user that tells whether it is changed.
+
+        Returns
+        -------
+        list of Node
+            The users that were changed.
+        """
         changed = [user for user in self.readers if only(user)]
         for user in changed:
             user.replace_input(self, new)

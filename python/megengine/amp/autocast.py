@@ -15,18 +15,22 @@ class autocast:
     Parameters
     ----------
     enabled : bool
-        False turns it off inside.
+        Whether to compute with mixed precision; False turns it off inside.
     low_prec_dtype : str
-        For matrix products and convolutions, "float16", "bfloat16" or "float32"; they still
-        accumulate in float32.
+        Data type of matrix products and convolutions: "float16", "bfloat16" or "float32". They
+        accumulate in float32 in any case.
     high_prec_dtype : str
-        For transcendental functions and normalization. Other functions compute in the dtype of
-        their inputs.
+        Data type of transcendental functions and normalization. Other functions compute in the
+        dtype of their inputs.
 
     Raises
     ------
     ValueError
         For another dtype.
+
+    See Also
+    --------
+    GradScaler : Keeps float16 gradients from underflow.
 
     Notes
     -----

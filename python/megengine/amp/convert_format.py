@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
-    """Put a 4-D or 5-D tensor in the memory order "nhwc"; its shape stays NCHW.
+    """Puts a 4-D or 5-D tensor in the memory order "nhwc"; its shape stays NCHW.
 
     Parameters
     ----------
     x : Tensor
-        Tensors of other ranks stay as they are.
+        Tensor of any shape; one that is neither 4-D nor 5-D stays as it is.
     inplace : bool
-        Change ``x``; otherwise a new one.
+        Whether to change ``x`` itself; False makes a new tensor.
 
     Returns
     -------
@@ -41,14 +41,14 @@ def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
 
 
 def convert_module_format(module: "Module", inplace: bool = True) -> "Module":
-    """Put the 4-D and 5-D parameters and buffers of a module in the memory order "nhwc".
+    """Puts the 4-D and 5-D parameters and buffers of a module in the memory order "nhwc".
 
     Parameters
     ----------
     module : Module
-        Any module.
+        Module whose parameters and buffers are reordered.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
 
     Returns
     -------

@@ -74,7 +74,7 @@ def settle(tensor: Tensor) -> None:
 
 
 def share(part: Tensor, whole: Tensor) -> None:
-    """Make ``part`` share the decision of ``whole``."""
+    """Makes ``part`` share the decision of ``whole``."""
     decision = _held.get(whole)
     if decision is not None and _held.get(part) is not decision:
         _held.set(part, decision)

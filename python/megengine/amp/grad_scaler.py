@@ -62,18 +62,22 @@ class GradScaler:
     init_scale : float
         The scale at first.
     growth_factor : float
-        What it is multiplied by after growth_interval good steps.
+        Factor of the scale after growth_interval good steps.
     backoff_factor : float
-        What it is multiplied by at a gradient that is infinite or nan; all gradients of that step
-        become None, so that the optimizer skips it.
+        Factor of the scale after a step with a gradient that is infinite or NaN; all gradients of
+        that step become None, so that the optimizer skips it.
     growth_interval : int
-        Number of good steps; 0 fixes the scale.
+        Number of good steps before the scale grows; 0 fixes the scale.
+
+    See Also
+    --------
+    autocast : Computes in low precision.
 
     Notes
     -----
-    In a traced step nothing is read: the scale and the number of good steps are states of its graph.
-    Gradients of which one is not finite become zeros there instead of None, and the optimizer's next
-    step keeps parameters and states. The scale is a float32.
+    A traced step reads no values: the scale and the number of good steps are states of its graph.
+    If one of its gradients is not finite, all become zeros instead of None, and the optimizer's
+    next step keeps parameters and states. The scale is a float32.
 
     References
     ----------
@@ -130,17 +134,18 @@ class GradScaler:
         unscale_grad: bool = True,
         update_scale: bool | Literal["if_unscale_grad"] = "if_unscale_grad",
     ) -> None:
-        """Run ``gm.backward(y, dy)`` on a scaled dy, unscale the gradients, update the scale.
+        """Runs ``gm.backward(y, dy)`` on a scaled dy, unscales the gradients, updates the scale.
 
         Parameters
         ----------
         gm : GradManager
-            The recording GradManager.
+            GradManager that records the forward computation.
         y, dy : Tensor, list of Tensor, tuple of Tensor or None
-            As of `GradManager.backward`.
+            Results to differentiate, and gradients with respect to them, ones by default; see
+            `GradManager.backward`.
         unscale_grad : bool
-            Whether to call `unscale`; False leaves it to the caller, say after adding up gradients
-            of several calls.
+            Whether to call `unscale`; False leaves that to the caller, for example after adding up
+            the gradients of several calls.
         update_scale : bool or {"if_unscale_grad"}
             Whether to call `update`; "if_unscale_grad" does so if unscale_grad.
 
@@ -162,12 +167,12 @@ class GradScaler:
             self.update()
 
     def unscale(self, grad_tensors: Iterable[Tensor]) -> Self:
-        """Divide ``grad`` of the tensors by the scale, in place.
+        """Divides ``grad`` of the tensors by the scale, in place.
 
         Parameters
         ----------
         grad_tensors : iterable of Tensor
-            If a gradient among them is not finite, all become None.
+            Tensors whose ``grad`` is divided; if one gradient is not finite, all become None.
 
         Returns
         -------
@@ -217,12 +222,12 @@ class GradScaler:
             decisions.decide(t, finite)
 
     def update(self, new_scale: float | None = None) -> None:
-        """Adapt the scale to what `unscale` found since the last update.
+        """Adapts the scale to what `unscale` found since the last update.
 
         Parameters
         ----------
         new_scale : float or None
-            The scale to set instead, None for none.
+            Value that the scale gets instead; None adapts it.
         """
         if self.growth_interval == 0:
             return
@@ -249,7 +254,7 @@ class GradScaler:
         self._good_steps.tensor._reset(ops.where(is_grown, 0.0, good_steps))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of settings and state."""
+        """Returns a dict of settings and state."""
         return {
             "scale_factor": self.scale_factor,
             "growth_factor": self.growth_factor,
@@ -259,12 +264,12 @@ class GradScaler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore ``state``, what `state_dict` returned.
+        """Restores the scale and the settings from a dict that `state_dict` returned.
 
         Parameters
         ----------
         state : dict of str
-            What `state_dict` returned.
+            Dict that `state_dict` returned.
         """
         for name in self.state_dict():
             setattr(self, name, state[name])
@@ -302,17 +307,18 @@ def _in_all_processes(finite: Tensor, tensors: Sequence[Tensor]) -> Tensor:
 class Xla_GradScaler(GradScaler):
     """A `GradScaler` for training steps that are compiled as a whole.
 
-    Nothing is decided inside the step: `update` looks at the parameters afterwards, and if one is
-    not finite it restores those from before the step.
+    The step itself decides nothing: `update` checks the parameters afterwards, and if one is not
+    finite it restores all parameters to their values before the step.
 
     Parameters
     ----------
     model : Module
-        Whose parameters these are.
+        Module whose parameters are checked.
     init_scale, growth_factor, backoff_factor : float
-        As in `GradScaler`.
+        The scale at first, its factor after growth_interval good steps, and its factor after a step
+        that made a parameter infinite or NaN.
     growth_interval : int
-        As in `GradScaler`.
+        Number of good steps before the scale grows; 0 fixes the scale.
 
     Notes
     -----
@@ -351,16 +357,17 @@ class Xla_GradScaler(GradScaler):
         y: Tensor | list[Tensor] | tuple[Tensor, ...] | None = None,
         dy: Tensor | list[Tensor] | tuple[Tensor, ...] | None = None,
     ) -> None:
-        """Run ``gm.backward(y, dy)`` on dy * ``scale_factor``; divide the gradients by it.
+        """Runs ``gm.backward(y, dy)`` on dy * ``scale_factor``; divides the gradients by it.
 
         Parameters
         ----------
         gm : GradManager
-            The recording GradManager.
+            GradManager that records the forward computation.
         scale_factor : Tensor
-            0-d, float32.
+            The scale, a 0-d float32 tensor.
         y, dy : Tensor, list of Tensor, tuple of Tensor or None
-            As of `GradManager.backward`.
+            Results to differentiate, and gradients with respect to them, ones by default; see
+            `GradManager.backward`.
         """
         _backward(gm, y, dy, lambda _: scale_factor)
         for t in gm.attached_tensors():
@@ -370,16 +377,16 @@ class Xla_GradScaler(GradScaler):
     def update(  # type: ignore[override]  # checks the parameters instead of gradients
         self, model: "Module", new_scale: float | None = None
     ) -> None:
-        """Keep an optimizer step if all parameters of ``model`` are finite, else undo it.
+        """Keeps an optimizer step if all parameters of ``model`` are finite, else undoes it.
 
         The scale grows or shrinks accordingly, or becomes ``new_scale``.
 
         Parameters
         ----------
         model : Module
-            Whose parameters are looked at.
+            Module whose parameters are checked.
         new_scale : float or None
-            The scale to set instead, None for none.
+            Value that the scale gets instead; None adapts it.
         """
         if self.growth_interval == 0:
             return

@@ -12,10 +12,15 @@ __all__ = ["Function"]
 
 
 class Function:
-    """Subclass with ``forward`` and ``backward``, make an instance for each call, and call it.
+    """Base of functions with a gradient of their own: define ``forward`` and ``backward``, and call
+    a new instance each time.
 
-    What forward has to hand to backward is kept in attributes of the instance, therefore one
-    instance a call. Instances can be copied and pickled, if their attributes can.
+    Attributes of the instance keep what ``backward`` needs from ``forward``, so each call needs an
+    instance of its own. Instances can be copied and pickled, if their attributes can.
+
+    See Also
+    --------
+    GradManager : Calls ``backward``.
 
     Examples
     --------
@@ -31,14 +36,14 @@ class Function:
     """
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-        """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers.
+        """Computes the result, one Tensor or a sequence of them; not recorded by GradManagers.
 
         Parameters
         ----------
         *args : object
-            Tensors and whatever else the call was given.
+            Positional arguments of the call, Tensors and others.
         **kwargs : object
-            Those of the call.
+            Keyword arguments of the call.
 
         Returns
         -------
@@ -60,14 +65,14 @@ class Function:
     else:
 
         def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:
-            """Compute the gradients of the inputs from those of the outputs.
+            """Computes the gradients of the inputs from those of the outputs.
 
-            What it computes is recorded by outer GradManagers.
+            Outer GradManagers record what it computes.
 
             Parameters
             ----------
             *output_grads : Tensor or None
-                One for each output, of its shape; None where the output was not used.
+                Gradient of each output, of its shape; None if the output was not used.
 
             Returns
             -------
@@ -82,7 +87,7 @@ class Function:
             raise TypeError(f"{type(self).__name__} does not define backward(self, *output_grads)")
 
     def __call__(self, *args: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Run ``forward``. TypeError unless all arguments, and all results, are Tensors."""
+        """Runs ``forward``. TypeError unless all arguments, and all results, are Tensors."""
         for position, arg in enumerate(args):
             if not isinstance(arg, Tensor):
                 raise TypeError(

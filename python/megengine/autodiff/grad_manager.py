@@ -89,14 +89,20 @@ _NOTHING = Tensor(0.0)  # what a snapshot holds between recordings: values are n
 class GradManager:
     """Adds gradients with respect to attached tensors to their ``.grad``.
 
-    ``with gm:`` or `record` begins a recording; `backward` differentiates what was computed since
-    and ends it; `release`, or leaving the block, ends it too. An attached tensor is remembered as
-    it was when the recording began, or at `attach` if that came later; in-place writes do not
-    change what is differentiated.
+    ``with gm:`` or `record` begins a recording. `backward` differentiates what was computed since
+    then and ends the recording; `release`, or leaving the block, ends it, too. Gradients are with
+    respect to the value that an attached tensor had when the recording began, or at `attach` if
+    that came later; in-place writes do not change that.
 
-    Managers nest: one that records before another one records also the other's backward pass, which
-    gives derivatives of higher order. ``with gm1 | gm2:`` opens both as equals: neither sees the
-    other's backward.
+    Managers nest: the outer one also records the backward pass of the inner one, which gives
+    derivatives of higher order. ``with gm1 | gm2:`` opens both as equals: neither sees the other's
+    backward.
+
+    See Also
+    --------
+    jit.trace : Compiles a whole training step.
+    optimizer.Optimizer : Changes parameters by their gradients.
+    jacobian : All derivatives of a function.
 
     Examples
     --------
@@ -134,15 +140,17 @@ class GradManager:
         tensors: Tensor | Iterable[Tensor],
         callbacks: Callback | Iterable[Callback] | None = None,
     ) -> GradManager:
-        """Ask for gradients with respect to these tensors; allowed at any time.
+        """Asks for gradients with respect to these tensors; allowed at any time.
 
         Parameters
         ----------
         tensors : Tensor or iterable of Tensor
-            One or several, of dtype float32, float16 or bfloat16, held weakly.
+            One tensor or several, of dtype float32, float16 or bfloat16; the manager holds them
+            weakly.
         callbacks : callable, iterable of callable or None
-            Called with (tensor, gradient) when gradients are complete, in order; a result other
-            than None replaces the gradient. Attaching a tensor again appends callbacks.
+            Functions that are called in order with (tensor, gradient) when gradients are complete;
+            a result other than None replaces the gradient. Attaching a tensor again appends
+            callbacks.
 
         Returns
         -------
@@ -156,8 +164,8 @@ class GradManager:
 
         Notes
         -----
-        The sum of ``distributed.make_allreduce_cb`` is made beside the rest of backward where that
-        comes first.
+        If ``distributed.make_allreduce_cb`` is the first callback, its sum is computed while the
+        rest of backward runs.
         """
         callbacks = _as_list(callbacks, callable, "callbacks takes functions of (tensor, gradient)")
         given = _as_list(tensors, lambda x: isinstance(x, Tensor), "Object to be attached should be Tensor")
@@ -211,7 +219,7 @@ class GradManager:
         return next((spec for spec in self._watched if spec.snapshot._value_id() == value), None)  # type: ignore[union-attr]
 
     def _look_up(self, lookup: Lookup) -> None:
-        """Ask for the gradient of these rows."""
+        """Asks for the gradient of these rows."""
         held = Tensor(0.0)
         held._hold(lookup.rows)  # the program may write to its own
         self._tape.watch(held)
@@ -220,7 +228,7 @@ class GradManager:
     # -- recording -------------------------------------------------------------------------------
 
     def record(self) -> None:
-        """Begin a recording.
+        """Begins a recording.
 
         Raises
         ------
@@ -247,7 +255,7 @@ class GradManager:
             raise
 
     def release(self) -> None:
-        """End the recording, if one is on, and free its history."""
+        """Ends the recording, if one is on, and frees its history."""
         tape, self._tape = self._tape, None
         _recording.managers.discard(self)
         self._recording = False
@@ -275,26 +283,28 @@ class GradManager:
         y: Tensor | Sequence[Tensor] | None = None,
         dy: Tensor | Sequence[Tensor] | None = None,
     ) -> None:
-        """Add the gradients of ``y`` to ``.grad`` of the attached tensors, and end the recording.
+        """Adds the gradients of ``y`` to ``.grad`` of the attached tensors, and ends the recording.
 
         Parameters
         ----------
         y : Tensor, sequence of Tensor or None
-            A Tensor of any shape, several, or None if all results went to other processes.
+            Result to differentiate: a Tensor of any shape, several, or None if all results went to
+            other processes.
         dy : Tensor, sequence of Tensor or None
-            Gradient of the sought quantity with respect to each y, of its shape; ones by default.
+            Gradient with respect to each y, of its shape, from which the chain rule starts; None is
+            ones.
 
         Raises
         ------
         RuntimeError
-            Unless recording.
+            If the manager does not record.
         ValueError
             When the numbers or shapes of y and dy differ.
 
         Notes
         -----
-        A tensor that y does not depend on keeps its grad; where that are all of them, a UserWarning
-        says so.
+        A tensor that y does not depend on keeps its grad. If y depends on no attached tensor, a
+        UserWarning says so.
         """
         if not self._recording:
             raise RuntimeError(

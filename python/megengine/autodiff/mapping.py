@@ -20,22 +20,26 @@ _Axes: TypeAlias = "int | None | tuple[_Axes, ...] | list[_Axes] | dict[str, _Ax
 
 
 def vmap(function: Callable[..., Any], in_axes: _Axes = 0, out_axes: _Axes = 0) -> Callable[..., Any]:
-    """Makes a function of one example compute a batch of them: each operation once, with an axis more.
+    """Makes a function of one example compute a batch of examples: each operation runs once, with
+    an axis more.
 
     Parameters
     ----------
     function : callable
-        Takes and returns Tensors, also in lists, tuples and dicts. It has no state.
+        Function that takes and returns Tensors, also in lists, tuples and dicts, and has no state.
     in_axes : int, None, or a tuple or list of them
-        The axis of each argument that counts its examples; None: all get the whole argument. One int holds for all
-        Tensors and arrays, a tuple has an entry for each argument, which may be a tree as the argument is.
+        Axis of each argument that counts the examples; None gives every example the whole argument.
+        One int holds for all Tensors and arrays. A tuple has an entry for each argument, which may
+        be a tree like the argument.
     out_axes : int, None, or a tree of them
-        Where the results have that axis. None: a result that is the same for all examples.
+        Axis of the results that counts the examples; None is for a result that is the same for all
+        examples.
 
     Returns
     -------
     callable
-        Takes what ``function`` takes, with the axis more; arguments by name have it in front.
+        Function that takes what ``function`` takes, with the axis more; keyword arguments have it
+        in front.
 
     Raises
     ------
@@ -45,11 +49,17 @@ def vmap(function: Callable[..., Any], in_axes: _Axes = 0, out_axes: _Axes = 0) 
     ValueError
         When it is called: for batches of different sizes, or none.
 
+    See Also
+    --------
+    jacobian : Derivatives of each element of a result.
+    functional.scan : Goes over a batch one after the other.
+
     Notes
     -----
-    The function runs once, with Tensors that have the shape of one example. It may call vmap, `jacobian` and `hessian`
-    itself; a `GradManager` stands around vmap. What has rules: operations element by element, reductions, products, views,
-    indices, softmax, norms, sorting, linear algebra, and convolution and pooling with weights that are the same for all.
+    The function runs once, with Tensors that have the shape of one example. It may call vmap,
+    `jacobian` and `hessian` itself; a `GradManager` stands around vmap. These have rules:
+    operations element by element, reductions, products, views, indices, softmax, norms, sorting,
+    linear algebra, and convolution and pooling with the same weights for all examples.
 
     Examples
     --------

@@ -56,9 +56,9 @@ def jvp(function: _Function, inputs: Sequence[Tensor], tangents: Sequence[Tensor
     Parameters
     ----------
     function : callable
-        Takes Tensors and returns one.
+        Function that takes Tensors and returns one.
     inputs : sequence of Tensor
-        Its arguments, of float dtypes.
+        Arguments of the function, of float dtypes.
     tangents : sequence of Tensor
         A direction for each input, of its shape.
 
@@ -78,8 +78,8 @@ def jvp(function: _Function, inputs: Sequence[Tensor], tangents: Sequence[Tensor
 
     Notes
     -----
-    Two reverse passes: ``u @ J`` is linear in u, and its gradient for u is ``J @ v``. So each operation needs
-    a gradient of its gradient.
+    It takes two reverse passes: ``u @ J`` is linear in u, and its gradient with respect to u is ``J
+    @ v``. So each operation needs a second derivative.
 
     References
     ----------
@@ -113,9 +113,9 @@ def jacobian(function: _Function, x: Tensor) -> Tensor:
     Parameters
     ----------
     function : callable
-        Takes a Tensor and returns one.
+        Function that takes a Tensor and returns one.
     x : Tensor
-        Its argument, of a float dtype.
+        Argument of the function, of a float dtype.
 
     Returns
     -------
@@ -127,11 +127,17 @@ def jacobian(function: _Function, x: Tensor) -> Tensor:
     TypeError
         For an x without derivatives.
 
+    See Also
+    --------
+    hessian : Second derivatives.
+    jvp : Derivatives along one direction.
+
     Notes
     -----
-    The function runs once to see how many elements its result has, and once for a batch of copies of ``x``, one for
-    each of them, whose derivatives one reverse pass finds (more passes where there are more than 4096 elements). A
-    function that `vmap` refuses runs once more, with a reverse pass for each element.
+    The function runs once to count the elements of its result, and once for a batch of as many
+    copies of ``x``. One reverse pass finds all derivatives of the batch (several passes for more
+    than 4096 elements). A function that `vmap` refuses runs once more, with a reverse pass for each
+    element.
 
     Examples
     --------
@@ -182,9 +188,9 @@ def hessian(function: _Function, x: Tensor) -> Tensor:
     Parameters
     ----------
     function : callable
-        Takes a Tensor and returns a Tensor of one element.
+        Function that takes a Tensor and returns a Tensor of one element.
     x : Tensor
-        Its argument, of a float dtype.
+        Argument of the function, of a float dtype.
 
     Returns
     -------
@@ -198,9 +204,13 @@ def hessian(function: _Function, x: Tensor) -> Tensor:
     ValueError
         For a function whose result has more elements.
 
+    See Also
+    --------
+    jacobian : First derivatives.
+
     Notes
     -----
-    The `jacobian` of the gradient.
+    It is the `jacobian` of the gradient.
 
     Examples
     --------

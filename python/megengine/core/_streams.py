@@ -8,12 +8,12 @@ __all__ = ["Event", "Stream"]
 
 
 class Event:
-    """A moment in the work of a stream: behind what it was given so far.
+    """Marks a moment in the work of a stream: behind all that the stream was given so far.
 
     Parameters
     ----------
     stream : Stream
-        Of the work before it.
+        Stream whose work so far comes before the event.
 
     Raises
     ------
@@ -41,20 +41,21 @@ class Event:
         self._ticket = _core.stream_record(stream.device)
 
     def query(self) -> bool:
-        """Says whether the work before it is done; waits for nothing."""
+        """Tells whether the work before the event is done, without waiting."""
         return _core.stream_is_past(self._device, self._ticket)
 
     def synchronize(self) -> None:
-        """Waits until the work before it is done; raises what that threw, if nobody was told of it yet."""
+        """Waits until the work before the event is done, and raises its errors that were not raised
+        before."""
         _core.stream_synchronize(self._device, self._ticket)
 
     def elapsed_time(self, end: Event) -> float:
-        """The time between two events of one stream.
+        """Returns the time between two events of one stream.
 
         Parameters
         ----------
         end : Event
-            Recorded later.
+            Event of the same stream that was recorded later.
 
         Returns
         -------
@@ -73,11 +74,12 @@ class Event:
 
 
 class Stream:
-    """The queue of a device's work: what is queued runs in its order. A CPU's work has run when a call returns.
+    """A queue of a device's work, which runs in the order in which it was queued. The work of a CPU
+    has run when a call returns.
 
-    Another library's stream of the same GPU is named by the driver's number for it: ``cuda_stream`` of torch, ``ptr`` of
-    CuPy. Order between it and this one is what `wait_stream` and `let_wait` make; `from_dlpack` and ``__dlpack__`` do so
-    by themselves.
+    The driver's number identifies another library's stream on the same GPU: ``cuda_stream`` of
+    torch, ``ptr`` of CuPy. `wait_stream` and `let_wait` order the work of both streams;
+    `from_dlpack` and ``__dlpack__`` do so by themselves.
 
     Parameters
     ----------
@@ -111,36 +113,37 @@ class Stream:
         return _core.stream_native(self.device)
 
     def synchronize(self) -> None:
-        """Waits for what was queued so far; raises what that threw, if nobody was told of it yet."""
+        """Waits for all that was queued so far, and raises its errors that were not raised
+        before."""
         _core.stream_synchronize(self.device, _core.stream_record(self.device))
 
     def record_event(self) -> Event:
-        """An event behind what was queued so far."""
+        """Returns an event behind all that was queued so far."""
         return Event(self)
 
     def wait_event(self, event: Event) -> None:
-        """Lets what is queued later wait for an event.
+        """Makes work that is queued later wait for an event.
 
         Parameters
         ----------
         event : Event
-            Of any stream.
+            Event of any stream of the device.
         """
         _core.stream_wait(self.device, event._device, event._ticket)
 
     def wait_stream(self, other: Stream | int) -> None:
-        """Lets what is queued later wait for what another stream was given so far.
+        """Makes work that is queued later wait for the work that another stream was given so far.
 
         Parameters
         ----------
         other : Stream or int
-            A stream, or the driver's number for one of another library on the same GPU, which must exist. 1 and 2 are the
-            driver's default streams (the legacy one, and the thread's).
+            A stream, or the driver's number for an existing stream of another library on the same
+            GPU. 1 and 2 are the driver's default streams (the legacy one, and the thread's).
 
         Raises
         ------
         TypeError
-            For other things, and negative numbers.
+            For other objects, and negative numbers.
         """
         if isinstance(other, Stream):
             _core.stream_wait(self.device, other.device, _core.stream_record(other.device))
@@ -148,7 +151,8 @@ class Stream:
             _core.stream_wait_for_native(self.device, _native(other))
 
     def let_wait(self, other: int) -> None:
-        """Lets what another library queues later wait for what this stream was given so far.
+        """Makes work that another library queues later wait for the work that this stream was given
+        so far.
 
         Parameters
         ----------
@@ -158,7 +162,7 @@ class Stream:
         Raises
         ------
         TypeError
-            For other things, and negative numbers.
+            For other objects, and negative numbers.
         """
         _core.stream_let_native_wait(self.device, _native(other), _core.stream_record(self.device))
 

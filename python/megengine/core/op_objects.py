@@ -27,14 +27,14 @@ class OpDef:
 
 
 def apply(op: OpDef, *inputs: Any) -> list[Any]:
-    """Outputs of ``op`` as a list.
+    """Returns the outputs of ``op`` as a list.
 
     Parameters
     ----------
     op : OpDef
-        What is computed.
+        The operation, whose ``run`` is called.
     *inputs : object
-        Its operands.
+        Operands of the operation, in order.
 
     Returns
     -------

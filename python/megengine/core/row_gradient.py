@@ -17,7 +17,8 @@ __all__ = ["RowGradient"]
 
 
 class RowGradient:
-    """The gradient of a table as the rows that were looked up; all other rows have the gradient 0.
+    """Holds the gradient of a table as the rows that were looked up; all other rows have the
+    gradient 0.
 
     A table that is only read by `megengine.functional.embedding` or ``embedding_bag`` with
     ``sparse=True``, or by their modules, has such a ``.grad``. Memory and time follow the number of
@@ -27,7 +28,7 @@ class RowGradient:
     ----------
     rows : Tensor
         (count,), int32: the number of the row of each lookup, counted from 0. A row that was looked
-        up twice is there twice.
+        up twice occurs twice.
     values : Tensor
         (count, ...): the gradient of each lookup. The gradient of a row is the sum over its lookups.
     shape : tuple of int
@@ -35,8 +36,8 @@ class RowGradient:
 
     Notes
     -----
-    `optimizer.SGD` without momentum, `optimizer.Adam` and `amp.GradScaler` take such gradients. What
-    does not, such as weight decay or a sum over processes, raises a TypeError.
+    `optimizer.SGD` without momentum, `optimizer.Adam` and `amp.GradScaler` take such gradients.
+    Everything else, such as weight decay or a sum over processes, raises a TypeError for them.
 
     Examples
     --------

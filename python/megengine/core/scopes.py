@@ -43,7 +43,7 @@ def push(scope: str | None) -> None:
     Parameters
     ----------
     scope : str or None
-        Joined to the scopes around it by a dot.
+        Name of the scope, which a dot joins to the scopes around it.
     """
     _scopes.set([*current(), scope or ""])
 

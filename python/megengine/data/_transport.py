@@ -30,7 +30,7 @@ def dump(message: object) -> tuple[bytes, list[memoryview]]:
 
 
 def send(connection: Connection, stream: bytes, raws: list[memoryview]) -> None:
-    """Send what ``dump`` gave. Raises OSError when the other side is gone."""
+    """Sends what ``dump`` gave. Raises OSError when the other side is gone."""
     descriptor = _memory_file(raws) if raws else None
     try:
         connection.send_bytes(pickle.dumps((stream, [raw.nbytes for raw in raws])))

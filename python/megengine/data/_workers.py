@@ -201,7 +201,7 @@ class WorkerPool:
         return len(self._pending)
 
     def submit(self, worker: int, task: object) -> None:
-        """Give a task to a worker."""
+        """Gives a task to a worker."""
         try:
             self._links[worker].send(task)
         except OSError:
@@ -232,7 +232,7 @@ class WorkerPool:
         return worker, value
 
     def close(self) -> None:
-        """End all workers; a second call does nothing."""
+        """Ends all workers; a second call does nothing."""
         self._close()
 
     def _death_of(self, worker: int) -> RuntimeError:

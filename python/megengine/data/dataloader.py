@@ -57,26 +57,26 @@ class DataLoader:
     Parameters
     ----------
     dataset : Dataset
-        With length and access by index, or a `StreamDataset`.
+        A dataset with a length and access by index, or a `StreamDataset`.
     sampler : Sampler or None
         Chooses the samples of each batch; None: one sample a batch, in order.
     transform : Transform or None
-        Applied to the samples of a batch; None changes nothing.
+        Transform of the samples of a batch; None changes nothing.
     collator : Collator or None
-        Merges the samples; None means ``Collator()``.
+        Merges samples into a batch; None means ``Collator()``.
     num_workers : int
         Number of worker processes; 0 loads in this process.
     timeout : int
         Seconds to wait for a batch; 0 waits without limit.
     preload : bool
-        Give tensors on the default device instead of NumPy arrays. A GPU has its batches two steps ahead, one step on a CPU:
-        they are copied beside the steps, from pinned memory that is used again and again. What runs beside a step on the
-        CPU is the work of workers, with and without.
+        Whether to give tensors on the default device instead of NumPy arrays. They are copied while
+        earlier batches are computed on: two steps ahead for a GPU, from pinned memory that is used
+        again and again, and one step ahead on a CPU.
     parallel_stream : bool
-        Each worker reads its own part of a StreamDataset, which asks ``get_worker_info()`` for its
-        number; otherwise a single worker reads it, so that no sample comes twice.
+        Whether each worker reads its own part of a StreamDataset, which asks ``get_worker_info()``
+        for its number. False lets a single worker read it, so that no sample comes twice.
     divide : bool or None
-        Deprecated; workers always make whole batches.
+        Deprecated and without effect: workers always make whole batches.
 
     Raises
     ------
@@ -86,6 +86,12 @@ class DataLoader:
         For a wrong dataset, transform or collator.
     AssertionError
         For a sampler of the wrong kind.
+
+    See Also
+    --------
+    RandomSampler : Takes samples in random order.
+    Collator : Merges samples into a batch.
+    data.transform.Compose : Applies several transforms.
 
     Notes
     -----
@@ -361,7 +367,7 @@ def _sampler_for(dataset: Any, kind: str, sampler: Sampler | None) -> Sampler:
 
 
 def _within(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
-    """Call ``func``, but raise RuntimeError when it takes longer. Only the main thread can be interrupted: others leave the call to end by itself."""
+    """Calls ``func``, but raises RuntimeError when it takes longer. Only the main thread can be interrupted: others leave the call to end by itself."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(
         signal, "setitimer"
     ):
@@ -376,7 +382,7 @@ def _within(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
 
 
 def _awaited(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
-    """Call ``func`` in a thread of its own, and wait for it that long."""
+    """Calls ``func`` in a thread of its own, and waits for it that long."""
     results: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
     def run() -> None:

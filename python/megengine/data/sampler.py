@@ -41,18 +41,18 @@ class MapSampler(Sampler):
     dataset : Sized
         Anything with a length; nothing else of it is used.
     batch_size : int
-        Samples per batch.
+        Number of samples in a batch.
     drop_last : bool
-        Leave out the last batch if it is not full.
+        Whether to leave out the last batch if it is not full.
     num_samples : int or None
         Samples in one pass, at least batch_size; None: as many as ``sample`` gives.
     world_size, rank : int or None
-        The processes that share the samples, and which of them this is; None: those of
-        ``megengine.distributed``. All get the same number of samples: the first ones are used again
-        where needed.
+        Number of processes that share the samples, and number of this process; None: those of
+        ``megengine.distributed``. All processes get the same number of samples: the first samples
+        are used again where needed.
     seed : int or None
-        Of the random order, 0 to 2**32 - 1; None: one that follows from `random.seed`, or a random
-        one before that is called. Processes of a world agree on it.
+        Seed of the random order, 0 to 2**32 - 1. None takes one that follows from `random.seed`, or
+        a random one before that is called; all processes of a world take the same.
 
     Raises
     ------
@@ -114,13 +114,13 @@ class MapSampler(Sampler):
         Parameters
         ----------
         indices : sequence of int
-            Those of all processes; the first ones are repeated until their number is a multiple of
-            ``world_size``.
+            Indices of all processes; the first ones are repeated until their number is a multiple
+            of ``world_size``.
 
         Returns
         -------
         list of int
-            Every ``world_size``-th one, beginning with the ``rank``-th.
+            Every ``world_size``-th index, beginning with the ``rank``-th.
         """
         indices = list(indices)
         missing = -len(indices) % self.world_size
@@ -144,12 +144,12 @@ class MapSampler(Sampler):
 
 
 class StreamSampler(Sampler):
-    """Sets the batch size for a `StreamDataset`, which has no indices.
+    """Sets the batch size for a `StreamDataset`, whose samples have no indices.
 
     Parameters
     ----------
     batch_size : int
-        Samples per batch; the last batch of a stream may hold fewer.
+        Number of samples in a batch; the last batch of a stream may hold fewer.
 
     Raises
     ------
@@ -190,15 +190,20 @@ class SequentialSampler(MapSampler):
     Parameters
     ----------
     dataset : Sized
-        As in `MapSampler`.
+        Anything with a length; the sampler uses nothing else of it.
     batch_size : int
-        As in `MapSampler`.
+        Number of samples in a batch.
     drop_last : bool
-        As in `MapSampler`.
+        Whether to leave out the last batch if it is not full.
     indices : sequence of int or None
-        Take these samples only, in this order; None: all.
+        Indices of the samples to take, in this order; None takes all.
     world_size, rank : int or None
-        As in `MapSampler`.
+        Number of processes that share the samples, and number of this process; None: those of
+        ``megengine.distributed``.
+
+    See Also
+    --------
+    RandomSampler : Takes samples in random order.
 
     Examples
     --------
@@ -233,15 +238,22 @@ class RandomSampler(MapSampler):
     Parameters
     ----------
     dataset : Sized
-        As in `MapSampler`.
+        Anything with a length; the sampler uses nothing else of it.
     batch_size : int
-        As in `MapSampler`.
+        Number of samples in a batch.
     drop_last : bool
-        As in `MapSampler`.
+        Whether to leave out the last batch if it is not full.
     indices : sequence of int or None
-        Take these samples only; None: all.
+        Indices of the samples to take; None takes all.
     world_size, rank, seed : int or None
-        As in `MapSampler`.
+        Number of processes that share the samples, number of this process (None: those of
+        ``megengine.distributed``), and seed of the random order; see `MapSampler`.
+
+    See Also
+    --------
+    SequentialSampler : Takes samples in order.
+    ReplacementSampler : Draws with replacement.
+    Infinite : Repeats a sampler without end.
 
     Examples
     --------
@@ -279,19 +291,20 @@ class ReplacementSampler(MapSampler):
     Parameters
     ----------
     dataset : Sized
-        As in `MapSampler`.
+        Anything with a length; the sampler uses nothing else of it.
     batch_size : int
-        As in `MapSampler`.
+        Number of samples in a batch.
     drop_last : bool
-        As in `MapSampler`.
+        Whether to leave out the last batch if it is not full.
     num_samples : int or None
-        Draws in one pass; None: as many as there are samples.
+        Number of draws in one pass; None: as many as there are samples.
     weights : sequence of float or None
         Relative probability of each sample, one number for each, none of them negative and
         at least one above 0; None:
         all equal.
     world_size, rank, seed : int or None
-        As in `MapSampler`.
+        Number of processes that share the samples, number of this process (None: those of
+        ``megengine.distributed``), and seed of the random order; see `MapSampler`.
 
     Examples
     --------
@@ -330,7 +343,7 @@ class Infinite(MapSampler):
     Parameters
     ----------
     sampler : MapSampler
-        A `MapSampler`; each round is a new pass of it.
+        The sampler that is repeated; each round is a new pass of it.
 
     Raises
     ------

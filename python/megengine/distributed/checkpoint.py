@@ -412,7 +412,7 @@ def _read(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray], list[dict[s
 
 
 def _place(arrays: dict[str, np.ndarray], name: str, part: np.ndarray, shape: list[int], begin: int) -> int:
-    """Put a part where it belongs in the whole; how many elements that were."""
+    """Puts a part where it belongs in the whole; how many elements that were."""
     if name not in arrays:
         arrays[name] = np.empty(shape, part.dtype)
     whole = arrays[name].reshape(-1)

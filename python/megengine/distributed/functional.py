@@ -55,7 +55,7 @@ def reduce_sum(
     group : Group or None
         The processes that take part; None means all.
     device : str or None
-        Where the result goes, such as "gpu0"; None: where ``inp`` is.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
@@ -77,16 +77,20 @@ def broadcast(inp: Tensor, group: Group | None = WORLD, device: str | None = Non
     Parameters
     ----------
     inp : Tensor
-        A tensor of equal shape and dtype in every process; its values count in the root alone.
+        A tensor of equal shape and dtype in every process; only the values of the root matter.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
     Tensor
         The shape and dtype of ``inp``.
+
+    See Also
+    --------
+    scatter : Each process gets a part.
 
     Examples
     --------
@@ -108,9 +112,9 @@ def all_gather(
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     axis : int
         The axis to concatenate along.
 
@@ -123,6 +127,10 @@ def all_gather(
     ------
     ValueError
         If there is no such axis.
+
+    See Also
+    --------
+    gather : Only the root gets the whole.
 
     Examples
     --------
@@ -143,9 +151,9 @@ def reduce_scatter_sum(
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     axis : int
         The axis to split along.
 
@@ -176,14 +184,19 @@ def all_reduce_sum(inp: Tensor, group: Group | None = WORLD, device: str | None 
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
     Tensor
         The shape and dtype of ``inp``.
+
+    See Also
+    --------
+    reduce_sum : Only the root gets the sum.
+    reduce_scatter_sum : Each process gets a part of the sum.
 
     Examples
     --------
@@ -203,9 +216,9 @@ def all_reduce_max(inp: Tensor, group: Group | None = WORLD, device: str | None 
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
@@ -229,9 +242,9 @@ def all_reduce_min(inp: Tensor, group: Group | None = WORLD, device: str | None 
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
 
     Returns
     -------
@@ -258,16 +271,17 @@ def gather(
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     axis : int
-        As of `all_gather`.
+        The axis to concatenate along.
 
     Returns
     -------
     Tensor or None
-        As from `all_gather` in the root, None in the other processes.
+        In the root the tensors of all processes, joined along ``axis``; None in the other
+        processes.
 
     Raises
     ------
@@ -291,11 +305,11 @@ def scatter(
     Parameters
     ----------
     inp : Tensor
-        A tensor of equal shape and dtype in every process; its values count in the root alone.
+        A tensor of equal shape and dtype in every process; only the values of the root matter.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     axis : int
         The axis to split along.
 
@@ -333,9 +347,9 @@ def all_to_all(
     inp : Tensor
         A tensor of equal shape and dtype in every process.
     group : Group or None
-        As of `reduce_sum`.
+        The processes that take part; None means all.
     device : str or None
-        As of `reduce_sum`.
+        Where the result goes, such as "gpu0"; None leaves it where ``inp`` is.
     split_axis : int
         The axis to split along.
     concat_axis : int
@@ -367,8 +381,8 @@ def remote_send(inp: Tensor, dest_rank: int) -> None:
     Parameters
     ----------
     inp : Tensor
-        If a GradManager records it, its gradient comes back from the other process when both call
-        ``backward``.
+        Tensor to send. If a GradManager records it, its gradient comes back from the other process
+        when both call ``backward``.
     dest_rank : int
         Rank of the other process in the world.
 
@@ -411,11 +425,13 @@ def remote_recv(
     src_rank : int
         Rank of the other process in the world.
     device : str or None
-        Where the tensor goes; None: this process's GPU where it comes by NCCL, else the host.
+        Device of the result; None takes this process's GPU for a tensor that comes by NCCL, else
+        the host.
     inp : Tensor or None
-        Not needed; a tensor that must be computed before this call.
+        Tensor that must be computed before this call, or None.
     **shape_and_dtype : object
-        ``shape`` and ``dtype`` that the program expects; the sender tells them anyway.
+        Only ``shape`` and ``dtype`` that the program expects; both are optional, since the sender
+        sends them.
 
     Returns
     -------

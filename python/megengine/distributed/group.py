@@ -67,12 +67,12 @@ class Group:
     Parameters
     ----------
     proc_ranks : sequence of int
-        Their ranks in the world, ints without repetition; the first one is the root.
+        Ranks of the members in the world, different ints; the first one is the root.
 
     Raises
     ------
     TypeError, ValueError
-        As for `check`.
+        If a rank is no int, and if ranks repeat or are not in the world.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Group:
         Parameters
         ----------
         proc_ranks : sequence of int
-            As of `Group`.
+            Ranks of the members in the world, different ints; the first one is the root.
         """
         self.check(proc_ranks)
         self.proc_ranks = [int(rank) for rank in proc_ranks]
@@ -108,7 +108,7 @@ class Group:
         Parameters
         ----------
         proc_ranks : sequence of int
-            As of `Group`.
+            Ranks of the members in the world, different ints; the first one is the root.
         """
         ranks = list(proc_ranks)
         if not ranks:
@@ -180,14 +180,15 @@ def init_process_group(
     device : int or None
         Number of the GPU that this process uses, if there are GPUs.
     backend : str
-        What moves tensors of the host: "local" (processes of one machine), "mpi" (what mpiexec or
-        srun has started), "gloo" (where megjit is built with it), "tcp" (sockets alone); "auto" and
-        "nccl": what suits the machines. With these two, tensors of GPUs go by NCCL where every process has the library and a GPU of its
-        own ("nccl" warns where not), else through the host. "auto" asks ``MEGJIT_COMM`` first.
+        How tensors of the host are sent: "local" (processes of one machine), "mpi" (processes that
+        mpiexec or srun has started), "gloo" (if megjit is built with it), "tcp" (sockets alone);
+        "auto" and "nccl" choose what suits the machines. With these two, tensors of GPUs go by NCCL
+        if every process has the library and a GPU of its own, else through the host ("nccl" then
+        warns). "auto" asks ``MEGJIT_COMM`` first.
     device_type : str
         "cpu", "gpu" or "cuda", or "xpu": GPUs where there are any.
     timeout : float
-        Seconds that an operation waits for a process that does not answer.
+        Seconds to wait for a process that does not answer.
 
     Raises
     ------
@@ -199,11 +200,15 @@ def init_process_group(
         When it is called twice, when the processes do not match (world size, version, backend),
         when one does not join in time, or when the backend or a GPU that is asked for is not there.
 
+    See Also
+    --------
+    launcher : Starts processes on this machine.
+
     Notes
     -----
-    Returns when all processes have joined. Give all of the first five arguments or none. Without
-    them they come from the environment variables of the launcher: ``megengine.distributed.run``,
-    torchrun, mpiexec or SLURM; rank 0 then starts the server.
+    Returns when all processes have joined. Give all of the first five arguments or none. If they
+    are left out, they come from the environment variables of the launcher:
+    ``megengine.distributed.run``, torchrun, mpiexec or SLURM; rank 0 then starts the server.
 
     Examples
     --------
@@ -268,7 +273,7 @@ def set_timeout(seconds: float) -> None:
     Parameters
     ----------
     seconds : float
-        From now on; `init_process_group` sets its own.
+        Seconds to wait, from now on; `init_process_group` sets its own.
 
     Examples
     --------
@@ -402,8 +407,8 @@ def override_backend(new_backend: str) -> Iterator[None]:
     Parameters
     ----------
     new_backend : str
-        "auto" or "nccl": by NCCL where it is there; "mpi", "gloo", "local", "tcp": tensors of GPUs
-        go through the host, by the world's engine. The same in all processes.
+        "auto" or "nccl" take NCCL if it is there; "mpi", "gloo", "local" and "tcp" send tensors of
+        GPUs through the host, by the world's engine. All processes must give the same name.
 
     Yields
     ------
@@ -442,7 +447,7 @@ def is_distributed() -> bool:
     Returns
     -------
     bool
-        Whether that is so.
+        True if it has joined.
 
     Examples
     --------
@@ -459,7 +464,7 @@ def get_rank() -> int:
     Returns
     -------
     int
-        From 0 to `get_world_size` - 1.
+        The rank, from 0 to `get_world_size` - 1.
 
     Examples
     --------
@@ -506,7 +511,7 @@ def get_world_size() -> int:
 
 
 def get_backend() -> str:
-    """Returns the name of the backend: what `init_process_group` was given, "auto" by default.
+    """Returns the name of the backend that `init_process_group` was given, "auto" by default.
 
     Returns
     -------
@@ -621,7 +626,7 @@ def new_group(proc_ranks: Sequence[int]) -> Group:
     Parameters
     ----------
     proc_ranks : sequence of int
-        Their ranks.
+        Ranks of the members in the world, different ints; the first one is the root.
 
     Returns
     -------
@@ -654,7 +659,7 @@ def group_barrier(group: Group | None = WORLD) -> None:
     ValueError
         If this process is not a member.
     RuntimeError
-        If another one failed or does not come in time.
+        If another process failed or does not come in time.
 
     Examples
     --------

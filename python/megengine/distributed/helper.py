@@ -36,12 +36,12 @@ def get_free_ports(num: int) -> list[int]:
     Parameters
     ----------
     num : int
-        How many.
+        How many ports to find.
 
     Returns
     -------
     list of int
-        Their numbers.
+        Numbers of the ports.
 
     Examples
     --------
@@ -60,13 +60,13 @@ def get_free_ports(num: int) -> list[int]:
 
 
 def group_start() -> None:
-    """Begins a group of messages: what `remote_send` gives waits for the next `remote_recv`, and
-    goes beside it.
+    """Begins a group of messages: a message of `remote_send` waits for the next `remote_recv`, and
+    both run together.
 
-    Processes that all send before they receive need that, because a large message waits for its
-    receiver. Groups nest; other operations, and the end of the group, send what waits. Messages of
-    GPUs that go by NCCL, and those of traced functions that run, are not grouped. It does nothing
-    in one process.
+    Processes that all send before they receive need a group, because a large message waits for its
+    receiver. Groups nest; other operations, and the end of the group, send the messages that wait.
+    Messages of GPUs that go by NCCL, and those of traced functions that run, are not grouped. It
+    does nothing in one process.
 
     Examples
     --------
@@ -80,12 +80,12 @@ def group_start() -> None:
 
 
 def group_end() -> None:
-    """Ends a group of messages that `group_start` began; sends what waits.
+    """Ends a group of messages that `group_start` began, and sends the messages that wait.
 
     Raises
     ------
     RuntimeError
-        Where none was begun.
+        If no group was begun.
 
     Examples
     --------
@@ -142,13 +142,13 @@ def pack_allreduce_split(
 
 
 def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: after each call of the function, every process waits until all have finished
+    """Decorates a function: after each call, every process waits until all processes have finished
     theirs.
 
     Parameters
     ----------
     func : callable
-        Any function; its result is returned.
+        Function to decorate; calls return its result.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
     inps : iterable of Tensor
         The tensors, in the same order in every process.
     group : Group
-        The processes.
+        Processes that take part.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def set_bucket_sizes(first: int = 1 << 20, others: int = 25 << 20) -> None:
         Bytes of the first bucket: small, so that the exchange begins early. The last bucket is no
         larger, so that it ends soon.
     others : int
-        Bytes of those between.
+        Bytes of the buckets between the first and the last.
 
     Raises
     ------
@@ -248,11 +248,12 @@ class AllreduceCallback(ProcessSum):
     Parameters
     ----------
     reduce_method : str
-        "sum" or "mean".
+        How gradients are joined: "sum" or "mean".
     group : Group
-        The processes.
+        Processes that take part.
     backend : str or None
-        A name for `override_backend` during the call; None leaves it.
+        Name of the backend during the call, as `override_backend` takes it; None leaves the
+        backend.
 
     Raises
     ------
@@ -261,9 +262,9 @@ class AllreduceCallback(ProcessSum):
 
     Notes
     -----
-    Where this is the first callback of a tensor, backward reduces its gradient in a bucket beside
-    the rest of backward (see `set_bucket_sizes`); behind another callback it is reduced by itself.
-    In a group of one process the gradients stay as they are.
+    If this is the first callback of a tensor, its gradient is reduced in a bucket while the rest of
+    backward runs (see `set_bucket_sizes`); behind another callback it is reduced by itself. In a
+    group of one process the gradients stay as they are.
 
     Examples
     --------

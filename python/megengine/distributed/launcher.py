@@ -25,7 +25,7 @@ _LAST_WORDS_SECONDS = 3.0  # so long, after one process failed, the others may s
 
 
 class launcher:
-    """Decorator: a call of the function runs it in several processes and returns the list of their
+    """Decorates a function: a call runs it in several processes and returns the list of their
     results, by rank.
 
     Parameters
@@ -43,9 +43,10 @@ class launcher:
     port : int
         Port of its server; 0: any free one. Several machines need a fixed port.
     device_type, backend : str
-        As of `init_process_group`.
+        Kind of device, "cpu", "gpu", "cuda" or "xpu"; and name of the backend, "auto" by default;
+        see `init_process_group`.
     timeout : float
-        As of `init_process_group`.
+        Seconds that an operation waits for a process that does not answer.
 
     Raises
     ------
@@ -54,13 +55,17 @@ class launcher:
     TypeError
         If what it decorates is not a function.
 
+    See Also
+    --------
+    init_process_group : Joins processes that something else has started.
+
     Notes
     -----
     The machine with ``rank_start=0`` starts the server. Usable as ``@launcher``,
     ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``. Results must be picklable.
 
-    A call raises AssertionError with the traceback of the process that failed; the other processes
-    are ended.
+    If a process fails, the call ends the others and raises AssertionError with the traceback of the
+    one that failed.
 
     Examples
     --------

@@ -68,7 +68,7 @@ class Methods:
         return self.host
 
     def join(self, rank: int, member: list[Any], seconds: float) -> list[Any]:
-        """Wait until all of the world have joined; the addresses of all, by rank. member: what `_Member` has.
+        """Waits until all of the world have joined; the addresses of all, by rank. member: what `_Member` has.
 
         While the world is not complete, every process gets the error when one does not fit; then only who comes to the wrong world.
         """
@@ -124,7 +124,7 @@ class Methods:
         return self._set(self.dict_is_grad, key, is_grad)
 
     def check_is_grad(self, key: str) -> bool:
-        """Wait for ``set_is_grad`` and take its answer."""
+        """Waits for ``set_is_grad`` and takes its answer."""
         return self._wait_for(self.dict_is_grad, key, take=True)
 
     def set_remote_tracer(self, key: str, tracer_set: object) -> bool:
@@ -132,11 +132,11 @@ class Methods:
         return self._set(self.dict_remote_tracer, key, tracer_set)
 
     def check_remote_tracer(self, key: str) -> Any:
-        """Wait for ``set_remote_tracer`` and take its answer."""
+        """Waits for ``set_remote_tracer`` and takes its answer."""
         return self._wait_for(self.dict_remote_tracer, key, take=True)
 
     def group_barrier(self, key: str, size: int, seconds: float = SECONDS) -> bool:
-        """Wait until ``size`` calls with this key are here."""
+        """Waits until ``size`` calls with this key are here."""
         with self.lock:
             if (wanted := self.dict_barrier_size.setdefault(key, size)) != size:
                 raise RuntimeError(f"the barrier {key!r} is one of {wanted} processes here, and one of {size} there")
@@ -156,19 +156,19 @@ class Methods:
         return True
 
     def user_set(self, key: str, val: object) -> bool:
-        """Store a value."""
+        """Stores a value."""
         return self._set(self.user_dict, key, val)
 
     def user_get(self, key: str) -> Any:
-        """Wait until a value is stored under the key; the value stays."""
+        """Waits until a value is stored under the key; the value stays."""
         return self._wait_for(self.user_dict, key, take=False)
 
     def user_pop(self, key: str) -> Any:
-        """Wait until a value is stored under the key; the value is removed."""
+        """Waits until a value is stored under the key; the value is removed."""
         return self._wait_for(self.user_dict, key, take=True)
 
     def pop_message(self, key: str, held: list[str]) -> list[Any]:
-        """Wait until a value is stored under the key: [True, value], which is removed; or until one of ``held`` is taken: [False, those]."""
+        """Waits until a value is stored under the key: [True, value], which is removed; or until one of ``held`` is taken: [False, those]."""
         with self.lock:
             self._wait(
                 lambda: key in self.user_dict or any(each not in self.user_dict for each in held), SECONDS, lambda: f"nobody set {key!r}"
@@ -356,7 +356,7 @@ class Client:
         return self._call("listens_on")
 
     def _join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
-        """Wait for the world; the addresses of all processes, by rank."""
+        """Waits for the world; the addresses of all processes, by rank."""
         return self._call("join", rank, [size, version, address, self._process], seconds, seconds=seconds)
 
     def _fail(self, rank: int, why: str) -> str:
@@ -400,7 +400,7 @@ class Client:
         return self._call("user_pop", key)
 
     def _pop_message(self, key: str, held: list[str]) -> list[Any]:
-        """Wait for what a sender says under the key, or until one of the messages held back here begins to be received."""
+        """Waits for what a sender says under the key, or until one of the messages held back here begins to be received."""
         return self._call("pop_message", key, held)
 
     def bcast_val(self, val: object, key: str, size: int) -> Any:

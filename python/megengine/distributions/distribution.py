@@ -9,7 +9,7 @@ __all__ = ["Distribution"]
 
 
 class Distribution:
-    """Base of probability distributions; a Tensor of parameters makes a batch of them.
+    """Base of probability distributions; a Tensor of parameters makes a batch of distributions.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class Distribution:
     Raises
     ------
     TypeError
-        Where a subclass does not define what is asked for.
+        For a method or property that a subclass does not define.
 
     Notes
     -----
@@ -58,12 +58,12 @@ class Distribution:
     def expand(
         self, batch_shape: Sequence[int], _instance: "Distribution | None" = None
     ) -> "Distribution":
-        """Return the distribution with its parameters broadcast to ``batch_shape``.
+        """Returns the distribution with its parameters broadcast to ``batch_shape``.
 
         Parameters
         ----------
         batch_shape : sequence of int
-            What the parameters' shape broadcasts to.
+            New shape, to which the parameters' shape broadcasts.
 
         Returns
         -------
@@ -96,12 +96,12 @@ class Distribution:
         return F.sqrt(self.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Return draws of shape sample_shape + batch_shape + event_shape.
+        """Returns draws of shape sample_shape + batch_shape + event_shape.
 
         Parameters
         ----------
         sample_shape : sequence of int
-            What to put before the distribution's shapes.
+            Extents that are put before the distribution's shapes.
 
         Returns
         -------
@@ -111,12 +111,12 @@ class Distribution:
         raise self._undefined("sample")
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the density at ``value``; it broadcasts with the parameters.
+        """Returns the logarithm of the density at ``value``; it broadcasts with the parameters.
 
         Parameters
         ----------
         value : Tensor
-            Broadcasts with the parameters.
+            Points, whose shape broadcasts with that of the parameters.
 
         Returns
         -------
@@ -126,12 +126,12 @@ class Distribution:
         raise self._undefined("log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return the probability of at most ``value``.
+        """Returns the probability of at most ``value``.
 
         Parameters
         ----------
         value : Tensor
-            Broadcasts with the parameters.
+            Points, whose shape broadcasts with that of the parameters.
 
         Returns
         -------
@@ -141,12 +141,12 @@ class Distribution:
         raise self._undefined("cdf")
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return the inverse of `cdf`: draws are at most this with probability ``value``.
+        """Returns the inverse of `cdf`: draws are at most this with probability ``value``.
 
         Parameters
         ----------
         value : Tensor
-            In [0, 1); broadcasts with the parameters.
+            Probabilities in [0, 1), whose shape broadcasts with that of the parameters.
 
         Returns
         -------

@@ -58,14 +58,14 @@ class Exponential(Distribution):
         return 1.0 / F.square(self.rate)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Return draws of shape sample_shape + batch_shape, differentiable in the rate.
+        """Returns draws of shape sample_shape + batch_shape, differentiable in the rate.
 
         They are made by inversion of `cdf`.
 
         Parameters
         ----------
         sample_shape : sequence of int
-            What to put before the distribution's shapes.
+            Extents that are put before the distribution's shapes.
 
         Returns
         -------
@@ -77,12 +77,12 @@ class Exponential(Distribution):
         return -F.log1p(-u) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return ``log(rate) - rate * value``, the logarithm of the density; value must be >= 0.
+        """Returns ``log(rate) - rate * value``, the logarithm of the density; value must be >= 0.
 
         Parameters
         ----------
         value : Tensor
-            Broadcasts with the parameters.
+            Points, whose shape broadcasts with that of the parameters.
 
         Returns
         -------
@@ -92,12 +92,12 @@ class Exponential(Distribution):
         return F.log(self.rate) - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return ``1 - exp(-rate * value)``, the probability of at most ``value`` >= 0.
+        """Returns ``1 - exp(-rate * value)``, the probability of at most ``value`` >= 0.
 
         Parameters
         ----------
         value : Tensor
-            Broadcasts with the parameters.
+            Points, whose shape broadcasts with that of the parameters.
 
         Returns
         -------
@@ -107,12 +107,12 @@ class Exponential(Distribution):
         return 1 - F.exp(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return ``-log(1 - value) / rate``, the inverse of `cdf`; value lies in [0, 1).
+        """Returns ``-log(1 - value) / rate``, the inverse of `cdf`; value lies in [0, 1).
 
         Parameters
         ----------
         value : Tensor
-            In [0, 1); broadcasts with the parameters.
+            Probabilities in [0, 1), whose shape broadcasts with that of the parameters.
 
         Returns
         -------

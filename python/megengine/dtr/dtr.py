@@ -49,17 +49,18 @@ def _switch(on: int) -> None:
 
 
 def enable() -> None:
-    """Turn DTR on: evict values and compute them again, so that memory stays below a threshold.
+    """Turns DTR on: it evicts values and computes them again, so that memory stays below a
+    threshold.
 
-    ``dtr.eviction_threshold`` is that threshold, bytes in use on the device, set as a number or a
-    text such as "5GB", read as a number; 0 (default) is none. Values below
-    ``dtr.evictee_minimum_size`` bytes (1 MiB) stay. ``dtr.enable_sqrt_sampling`` looks at some
-    candidates only when it chooses. Results keep every bit.
+    ``dtr.eviction_threshold`` is that threshold in bytes in use on the device; set it as a number
+    or a text such as "5GB", and 0 (default) for none. Values below ``dtr.evictee_minimum_size``
+    bytes (1 MiB) stay. ``dtr.enable_sqrt_sampling`` makes the choice among a sample of the
+    candidates. Results keep every bit.
 
     Raises
     ------
     MemoryError
-        With the bytes that are missing, when the threshold cannot be kept.
+        If the threshold cannot be kept; the message tells how many bytes are missing.
 
     References
     ----------
@@ -79,7 +80,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Turn DTR off: nothing more is evicted.
+    """Turns DTR off: nothing more is evicted.
 
     Values that were evicted are computed again when they are read.
 

@@ -15,6 +15,12 @@ from ._docs import tells as _tells
 def relu(x: Tensor) -> Tensor:
     """Computes the rectified linear unit ``max(x, 0)``, elementwise; NaN stays NaN.
 
+    See Also
+    --------
+    leaky_relu : Keeps a part of negative elements.
+    prelu : Keeps a learned part of negative elements.
+    module.ReLU : The layer.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -44,6 +50,11 @@ def relu6(x: Tensor) -> Tensor:
 @_tells(FLOAT)
 def sigmoid(x: Tensor) -> Tensor:
     """Computes the logistic function ``1 / (1 + exp(-x))``, elementwise, without overflow.
+
+    See Also
+    --------
+    logsigmoid : The logarithm of the sigmoid, without underflow.
+    hsigmoid : A piecewise linear approximation.
 
     Examples
     --------
@@ -92,6 +103,11 @@ def hswish(x: Tensor) -> Tensor:
 def silu(x: Tensor) -> Tensor:
     """Computes ``x * sigmoid(x)``, elementwise, also called swish.
 
+    See Also
+    --------
+    hswish : A piecewise approximation.
+    gelu : Weighs by the normal distribution instead of the logistic function.
+
     References
     ----------
     Elfwing et al., 2018, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation
@@ -132,12 +148,17 @@ def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
     inp : Tensor
         Any shape, float dtype; integers compute in float32.
     negative_slope : float
-        What negative elements are multiplied by.
+        Factor of negative elements.
 
     Returns
     -------
     Tensor
         The shape of ``inp`` and its dtype, float32 for integers.
+
+    See Also
+    --------
+    prelu : Takes the slope as a tensor, which can be learned.
+    relu : Has the slope 0.
 
     References
     ----------
@@ -160,13 +181,18 @@ def prelu(x: Tensor, y: Tensor) -> Tensor:
     x : Tensor
         Any shape, float dtype.
     y : Tensor
-        Slopes that broadcast to x, such as [1, c, 1, 1] for one slope per channel of images [n, c,
-        h, w].
+        Slopes whose shape broadcasts to that of ``x``, such as [1, c, 1, 1] for one slope per
+        channel of images [n, c, h, w].
 
     Returns
     -------
     Tensor
         The shape of ``x``.
+
+    See Also
+    --------
+    leaky_relu : Takes the slope as a number.
+    module.PReLU : The layer, which holds the slopes.
 
     References
     ----------
@@ -239,13 +265,18 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     inp : Tensor
         Any shape, float dtype; integers compute in float32.
     axis : int, sequence of int or None
-        Several axes are normalized together; None means 0 for 0-, 1- and 3-d tensors and 1 for all
-        others.
+        Axis whose probabilities sum to 1; several axes are normalized together; None means 0 for
+        0-, 1- and 3-d tensors and 1 for all others.
 
     Returns
     -------
     Tensor
         The shape of ``inp`` and its dtype, float32 for integers.
+
+    See Also
+    --------
+    log_softmax : The logarithm of the softmax, without underflow.
+    functional.loss.cross_entropy : The loss of scores, which needs no softmax before it.
 
     Examples
     --------
@@ -275,12 +306,17 @@ def logsoftmax(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     inp : Tensor
         Any shape, float dtype; integers compute in float32.
     axis : int or sequence of int
-        Several axes are normalized together.
+        Axis whose probabilities sum to 1; several axes are normalized together.
 
     Returns
     -------
     Tensor
         The shape of ``inp`` and its dtype, float32 for integers.
+
+    See Also
+    --------
+    softmax : The probabilities themselves.
+    functional.loss.nll_loss : The loss of these logarithms.
 
     Examples
     --------
@@ -306,7 +342,7 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) ->
     axis : int or sequence of int
         One axis or several; negative ones count from the end.
     keepdims : bool
-        Leaves the reduced axes in the result with size 1.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------

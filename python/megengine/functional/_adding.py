@@ -19,9 +19,9 @@ def index_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape but []. It stays as it is.
+        Tensor of any shape but []; it is not changed.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     index : Tensor
         [n], integers; negative ones count from the end.
     source : Tensor
@@ -37,7 +37,7 @@ def index_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     IndexError
         For an index that the axis does not have.
     TypeError
-        For an index that is not of integers.
+        If ``index`` does not hold integers.
     ValueError
         For shapes that do not fit.
 
@@ -70,13 +70,14 @@ def scatter_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor
     Parameters
     ----------
     inp : Tensor
-        Any shape. It stays as it is, unlike in `scatter`.
+        Tensor of any shape; it is not changed, unlike by `scatter`.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     index : Tensor
         Integers, as many axes as inp, and along other axes than ``axis`` no larger.
     source : Tensor
-        At least of index's shape; cast to inp's dtype.
+        Values, at least as many along each axis as ``index`` has; they are cast to the dtype of
+        ``inp``.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def scatter_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor
     IndexError
         For an index that the axis does not have.
     TypeError
-        For an index that is not of integers.
+        If ``index`` does not hold integers.
     ValueError
         For shapes that do not fit.
 
@@ -111,12 +112,13 @@ def bincount(inp: Tensor, weights: Tensor | ArrayLike | None = None, minlength: 
     inp : Tensor
         [n], integers that are not negative.
     weights : Tensor, array_like or None
-        [n]: what each element counts; None is 1.
+        Weight of each element, [n]; None is 1.
     minlength : int
-        The least extent of the result.
+        Smallest extent of the result.
     length : int or None
-        The extent of the result. None finds it in the values, which the host then reads: as far
-        as the largest one. With a length nothing is read, and a number from there on is an error.
+        Extent of the result. None takes the largest number plus 1, for which the host reads the
+        values. With a length the host reads nothing, and a number of ``length`` or more is an
+        error.
 
     Returns
     -------
@@ -126,11 +128,11 @@ def bincount(inp: Tensor, weights: Tensor | ArrayLike | None = None, minlength: 
     Raises
     ------
     IndexError
-        For a number that the result has no place for, and a negative one.
+        For a number that has no place in the result, and for a negative one.
     TypeError
-        For an ``inp`` that is not of integers.
+        If ``inp`` does not hold integers.
     ValueError
-        For shapes that do not fit, and a length less than ``minlength``.
+        For shapes that do not fit, and for a length less than ``minlength``.
 
     Examples
     --------

@@ -52,46 +52,47 @@ def multi_head_attention(
     Parameters
     ----------
     query : Tensor
-        [n, lq, eq], or without n, as key and value then are.
+        Tensor of shape [n, lq, eq], or without n; then key and value have no n either.
     key : Tensor
-        [n, lk, ek].
+        Tensor of shape [n, lk, ek].
     value : Tensor
-        [n, lk, ev].
+        Tensor of shape [n, lk, ev].
     embed_dim : int
         The number of features of ``query``, eq.
     num_heads : int
-        Must divide the sizes of q, k and v.
+        Number of heads, which must divide the sizes of q, k and v.
     attn_drop, out_drop : float
         Dropout probabilities of the attention weights and of the output.
     io_weight_bias : Tensor or None
         One 1-d tensor that holds the projections q, k, v and o as [in, out] matrices, one after the
         other, then their biases.
     qproj_size, kproj_size, vproj_size, oproj_size : int or None
-        The output features of each projection; None or 0 leaves it out.
+        Number of output features of each projection; None or 0 leaves the projection out.
     qbias, kbias, vbias, obias : bool
         Whether that projection has a bias.
     bias_k, bias_v : Tensor or None
-        A learned key and value that are appended to the others.
+        Learned key and value that are appended to the others.
     add_zero_attn : bool
-        Appends a zero key and value.
+        Whether to append a key and a value of zeros.
     key_padding_mask : Tensor or None
-        [n, lk], bool (true hides a key) or a float that is added to the scores.
+        Mask [n, lk]: bool (true hides a key) or a float that is added to the scores.
     attn_mask : Tensor or None
-        [lq, lk] or [n * num_heads, lq, lk], bool or float likewise.
+        Mask [lq, lk] or [n * num_heads, lq, lk]: bool (true hides a key) or a float that is added
+        to the scores.
     need_weights : bool
         Whether to return the attention weights.
     average_attn_weights : bool
-        Whether these are the means over the heads.
+        Whether the returned weights are means over the heads.
     is_causal : bool
-        Hides key j from query i where j > i, besides what attn_mask hides; keys that are appended are
-        seen by all.
+        Whether to hide key j from query i where j > i, besides what attn_mask hides; all queries
+        see the keys that are appended.
     maybe_cudnn_style_mask : bool
         Whether masks may be short: an attn_mask [2, lq] has the first key that each query sees and
         the one past the last, and row 1 of a key_padding_mask [2, n] counts the valid keys.
     reslink : bool
-        Adds the query to the output.
+        Whether to add the query to the output.
     training : bool
-        Whether to drop.
+        Whether dropout is applied; False applies none.
 
     Returns
     -------
@@ -186,27 +187,28 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Computes ``softmax(scale * query @ key.T + mask) @ value`` over the last two axes, without
-    ever holding the scores of all keys: its memory grows with the length, not with its square.
+    holding the scores of all keys: memory grows with the length, not with its square.
 
     Parameters
     ----------
     query : Tensor
-        [..., heads, lq, e].
+        Tensor of shape [..., heads, lq, e].
     key : Tensor
-        [..., heads, lk, e].
+        Tensor of shape [..., heads, lk, e].
     value : Tensor
         [..., heads, lk, ev]; all three have one floating dtype.
     attn_mask : Tensor or None
-        Broadcasts to [..., heads, lq, lk]; bool (true where a key is seen) or a float that is added
-        to the scores.
+        Mask that broadcasts to [..., heads, lq, lk]: bool (true where a key is seen) or a float
+        that is added to the scores.
     dropout_p : float
         Probability of dropping an attention weight; 0 in evaluation.
     is_causal : bool
-        A query sees the keys up to its own place only, besides what attn_mask hides.
+        Whether a query sees only the keys up to its own place, besides what attn_mask hides.
     scale : float or None
-        1 / sqrt(e) unless given.
+        Factor of the scores; None is 1 / sqrt(e).
     enable_gqa : bool
-        Key and value may have fewer heads, each for as many neighboring ones of the query.
+        Whether key and value may have fewer heads, each for an equal number of neighbouring heads
+        of the query.
 
     Returns
     -------
@@ -220,8 +222,8 @@ def scaled_dot_product_attention(
 
     Notes
     -----
-    A query that sees no key gets zeros, and no gradient. One whose scores are all lowered by a number such as
-    -1e9 sees all keys: what float32 leaves of the sums decides.
+    A query that sees no key gets zeros, and no gradient. A query whose scores are all lowered by a
+    number such as -1e9 still sees all keys; its weights depend on what float32 leaves of the sums.
 
     References
     ----------

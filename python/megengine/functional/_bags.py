@@ -22,26 +22,27 @@ def embedding_bag(
     padding_idx: int | None = None,
     sparse: bool = False,
 ) -> Tensor:
-    """Looks up rows of ``weight`` and reduces those of each bag to one, without a program's own
-    tensor of all rows.
+    """Looks up rows of ``weight`` and reduces the rows of each bag to one, without a tensor of all
+    rows.
 
     Parameters
     ----------
     inp : Tensor
         Integers: [bags, size], or [count] with ``offsets``.
     weight : Tensor
-        [num, dim].
+        The table, [num, dim].
     offsets : Tensor or None
-        [bags], integers that do not fall, the first 0: bag i has the indices from offsets[i] to
-        offsets[i + 1], the last one all that are left.
+        Where each bag begins: [bags] integers that never decrease, the first one 0. Bag i has the
+        indices from offsets[i] to offsets[i + 1], the last bag all that are left.
     mode : str
         "sum", "mean" or "max"; a bag without indices gives 0.
     per_sample_weights : Tensor or None
-        The shape of ``inp``: what each row is multiplied by, for "sum".
+        Factor of each row, of the shape of ``inp``; only for "sum".
     padding_idx : int or None
-        Indices that count for nothing, such as those of padding; the row gets no gradient.
+        Index that bags leave out, such as that of padding; its row gets no gradient.
     sparse : bool
-        As in `embedding`.
+        Whether to keep the gradient of an attached ``weight`` as the rows that were looked up, as
+        an `autodiff.RowGradient`.
 
     Returns
     -------
@@ -53,8 +54,9 @@ def embedding_bag(
     IndexError
         For an index outside of [-num, num).
     ValueError
-        For another mode, shapes that do not fit, weights with another mode than "sum", and
-        offsets with "max". With ``sparse``, for a weight that is computed from attached tensors.
+        For another mode, for shapes that do not fit, for per_sample_weights with another mode than
+        "sum", and for offsets with "max". With ``sparse``, for a weight that is computed from
+        attached tensors.
 
     Examples
     --------

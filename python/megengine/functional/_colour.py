@@ -45,7 +45,7 @@ def cvt_color(inp: Tensor, mode: str = "") -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, h, w, channels], an integer or a float dtype.
+        Tensor of shape [n, h, w, channels], an integer or a float dtype.
     mode : str
         "RGB2GRAY", "BGR2RGB", "RGB2YUV", "YCrCb2RGB" and the like; or "YUV2RGB", "YUV2BGR" or
         "YUV2GRAY" with one of the planar formats NV12, NV21, YU12 and YV12, such as "YUV2RGB_NV12",

@@ -153,10 +153,10 @@ def scan(
 ) -> tuple[_Value, Any]:
     """Calls ``carry, y = f(carry, x)`` for each element x of xs.
 
-    In a trace ``f`` is recorded once: a graph of its size runs in the memory of one trip, however
-    many there are. Without a trace Python runs the loop. Tensors that ``f`` reads from outside
-    (parameters) get gradients; backward is such a loop from the other end, which keeps the carries
-    and computes everything else anew.
+    A trace records ``f`` once: a graph of its size runs in the memory of one trip, whatever the
+    number of trips. Without a trace Python runs the loop. Tensors that ``f`` reads from outside
+    (parameters) get gradients; backward is such a loop from the other end. It keeps the carries and
+    computes everything else again.
 
     Parameters
     ----------
@@ -166,11 +166,11 @@ def scan(
     init : object
         The first carry: Tensors or numbers in lists, tuples, dicts and None.
     xs : object
-        Such a tree; the first axes of its Tensors are the trips. None: x is None.
+        Tree of Tensors, whose first axis counts the trips; None makes each x None.
     length : int or None
-        The number of trips, needed where xs is None.
+        Number of trips, which is needed if xs is None.
     reverse : bool
-        From the last element to the first; y lie where their x do.
+        Whether to go from the last element to the first; each y lies where its x does.
 
     Returns
     -------
@@ -185,6 +185,11 @@ def scan(
         For a carry that changes its type.
     ValueError
         For numbers of trips that differ.
+
+    See Also
+    --------
+    while_loop : Ends when a condition no longer holds.
+    cond : Chooses one of two functions.
 
     Examples
     --------
@@ -271,9 +276,8 @@ def while_loop(
 ) -> _Value:
     """Calls ``value = body_fun(value)`` as long as ``cond_fun(value)``.
 
-    In a trace both functions are recorded once, and the number of trips may differ from call to
-    call. Without a trace Python runs the loop. On a GPU the host waits for the condition of each
-    trip.
+    A trace records both functions once, and the number of trips may differ from call to call.
+    Without a trace Python runs the loop. On a GPU the host waits for the condition of each trip.
 
     Parameters
     ----------
@@ -284,9 +288,9 @@ def while_loop(
     init_val : object
         Tensors or numbers in lists, tuples, dicts and None.
     max_trips : int or None
-        End after so many trips at the latest. In a trace this takes the time and the memory of a
-        `scan` of so many trips, and has gradients, as it may draw random numbers; without it
-        backward raises RuntimeError.
+        Largest number of trips, after which the loop ends. In a trace such a loop takes the time
+        and the memory of a `scan` of so many trips; it has gradients and may draw random numbers.
+        Without max_trips backward raises RuntimeError.
 
     Returns
     -------
@@ -297,6 +301,11 @@ def while_loop(
     ------
     TypeError
         For a value that changes its type.
+
+    See Also
+    --------
+    scan : Goes over the elements of a tensor, and keeps a result of each trip.
+    cond : Chooses one of two functions.
 
     Examples
     --------
@@ -381,19 +390,18 @@ def cond(
     false_fun: Callable[[*_Operands], _Value],
     *operands: *_Operands,
 ) -> _Value:
-    """``true_fun(*operands)`` if pred, else ``false_fun(*operands)``.
+    """Returns ``true_fun(*operands)`` if pred, else ``false_fun(*operands)``.
 
-    In a trace both functions are recorded, and each call runs the one that its pred asks for: with
-    a gradient for operands and for what the functions read from outside, which is zeros for what
-    the other one reads. If both draw random numbers, the generator advances for both. Without a
-    trace one of them runs; within a GradManager the other one is called to be recorded, for the
-    zeros. With a Python bool only one of them is called. On a GPU the host waits for pred;
-    `F.where` needs no wait.
+    A trace records both functions, and each call runs the one that pred selects. Operands and
+    tensors that the functions read from outside get gradients; what only the other function reads
+    gets zeros. If both draw random numbers, the generator advances for both. Without a trace one of
+    them runs; a GradManager calls the other one, too, to record it for the zeros. With a Python
+    bool only one of them is called. On a GPU the host waits for pred; `F.where` needs no wait.
 
     Parameters
     ----------
     pred : Tensor or float
-        One bool, or a number that is not 0.
+        One bool, or a number, which counts as true unless it is 0.
     true_fun, false_fun : callable
         Called with ``operands``; both return the same containers and types.
     *operands : object
@@ -402,12 +410,17 @@ def cond(
     Returns
     -------
     object
-        What the function returned.
+        The result of the function that was selected.
 
     Raises
     ------
     TypeError
         In a trace where the functions return different types.
+
+    See Also
+    --------
+    where : Chooses element by element, and computes both sides.
+    while_loop : Repeats a function while a condition holds.
 
     Examples
     --------

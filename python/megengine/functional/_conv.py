@@ -103,19 +103,20 @@ def conv1d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     weight : Tensor
-        [out, c, k], or [groups, out / groups, c / groups, k] if groups > 1.
+        Kernels, [out, c, k], or [groups, out / groups, c / groups, k] if groups > 1.
     bias : Tensor or None
         None, or a tensor that broadcasts to the result, such as [1, out, 1].
     stride : int
-        In elements.
+        Distance from one window to the next.
     padding : int or str
-        Zeros added at both ends, or "same" or "valid", as in `conv2d`.
+        Zeros added at both ends: an int, or "same", which keeps l for a stride of 1, or "valid",
+        which is 0.
     dilation : int
-        In elements.
+        Distance from one element of a kernel to the next.
     groups : int
-        How many groups the channels are split into; an output channel sees those of its group.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str
@@ -130,6 +131,11 @@ def conv1d(
     ------
     ValueError
         For shapes that do not fit.
+
+    See Also
+    --------
+    conv2d : Convolves images.
+    module.Conv1d : The layer, which holds the kernels.
 
     Examples
     --------
@@ -157,20 +163,21 @@ def conv2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     weight : Tensor
-        [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
+        Kernels, [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     bias : Tensor or None
-        None or [1, out, 1, 1].
+        Added to each output channel, [1, out, 1, 1]; None adds none.
     stride : int or sequence of int
-        One int, or one each for height and width.
+        Pixels from one window to the next: an int for both axes, or (height, width).
     padding : int, sequence of int or str
-        Zeros added on every side, likewise. "same" keeps the extents, for a stride of 1: below and
-        to the right there is one more where a kernel is even. "valid" is 0.
+        Zeros added on both sides of each axis: an int, or (height, width). "same" keeps the
+        extents, for a stride of 1; where a kernel is even it adds one more below and to the right.
+        "valid" is 0.
     dilation : int or sequence of int
-        Likewise.
+        Pixels from one element of a kernel to the next: an int, or (height, width).
     groups : int
-        How many groups the channels are split into; an output channel sees those of its group.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str
@@ -189,6 +196,13 @@ def conv2d(
         "same" with a stride.
     TypeError
         Unless inp and weight are Tensors.
+
+    See Also
+    --------
+    module.Conv2d : The layer, which holds the kernels.
+    conv_transpose2d : The adjoint, which enlarges images.
+    deformable_conv2d : Moves and weighs the elements of a kernel.
+    local_conv2d : Has a kernel for each position.
 
     Examples
     --------
@@ -220,19 +234,21 @@ def conv3d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, d, h, w], float dtype.
+        Tensor of shape [n, c, d, h, w], float dtype.
     weight : Tensor
-        [out, c, kd, kh, kw], or [groups, out / groups, c / groups, kd, kh, kw] if groups > 1.
+        Kernels, [out, c, kd, kh, kw], or [groups, out / groups, c / groups, kd, kh, kw] if groups >
+        1.
     bias : Tensor or None
-        None or [1, out, 1, 1, 1].
+        Added to each output channel, [1, out, 1, 1, 1]; None adds none.
     stride : int or sequence of int
-        One int, or one for each of the three axes.
+        Voxels from one window to the next: an int for all axes, or (depth, height, width).
     padding : int, sequence of int or str
-        Zeros added on every side, likewise, or "same" or "valid", as in `conv2d`.
+        Zeros added on both sides of each axis: an int, or (depth, height, width). "same" keeps the
+        extents, for a stride of 1; "valid" is 0.
     dilation : int or sequence of int
-        Likewise.
+        Voxels from one element of a kernel to the next: an int, or (depth, height, width).
     groups : int
-        How many groups the channels are split into; an output channel sees those of its group.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
         "cross_correlation", the only one.
 
@@ -306,15 +322,16 @@ def conv_transpose1d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     weight : Tensor
         [c, out, k], or with a leading axis of groups as in `conv_transpose2d`.
     bias : Tensor or None
         None or [1, out, 1].
     stride, padding, output_padding, dilation : int or sequence of int
-        As in `conv_transpose2d`, for one axis.
+        Distance of the windows of two neighbouring input elements, elements cut off at both ends of
+        the result, elements added at its end, and distance of a kernel's elements.
     groups : int
-        How many groups the channels are split into; an output channel sees those of its group.
+        Number of groups of channels; an output channel sees the input channels of its group only.
 
     Returns
     -------
@@ -355,16 +372,17 @@ def conv_transpose2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     weight : Tensor
         [c, out, kh, kw], or [groups, c / groups, out / groups, kh, kw] if groups > 1.
     bias : Tensor or None
-        None or [1, out, 1, 1].
+        Added to each output channel, [1, out, 1, 1]; None adds none.
     stride, padding, output_padding, dilation : int or sequence of int
-        One int, or one each for height and width; padding is taken off on every side,
-        output_padding adds to the bottom and the right.
+        Distance of the windows of two neighbouring input pixels, pixels cut off on every side of
+        the result, rows and columns added at its bottom and right, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        How many groups the channels are split into; an output channel sees those of its group.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str
@@ -380,6 +398,12 @@ def conv_transpose2d(
     ------
     AssertionError
         Unless each output_padding is 0 or less than stride.
+
+    See Also
+    --------
+    conv2d : The convolution whose adjoint this is.
+    module.ConvTranspose2d : The layer, which holds the kernels.
+    functional.vision.interpolate : Enlarges images without kernels.
 
     Examples
     --------
@@ -408,15 +432,17 @@ def conv_transpose3d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, d, h, w], float dtype.
+        Tensor of shape [n, c, d, h, w], float dtype.
     weight : Tensor
         [c, out, kd, kh, kw], or with a leading axis of groups as in `conv_transpose2d`.
     bias : Tensor or None
         None or [1, out, 1, 1, 1].
     stride, padding, output_padding, dilation : int or sequence of int
-        One int, or one for each of the three axes, as in `conv_transpose2d`.
+        Distance of the windows of two neighbouring input voxels, voxels cut off on every side of
+        the result, layers added at its end, and distance of a kernel's elements: each an int for
+        all axes, or (depth, height, width).
     groups : int
-        How many groups the channels are split into; an output channel sees those of its group.
+        Number of groups of channels; an output channel sees the input channels of its group only.
 
     Returns
     -------
@@ -447,11 +473,11 @@ def linear(
     Parameters
     ----------
     inp : Tensor
-        [..., in].
+        Tensor of shape [..., in].
     weight : Tensor
-        [out, in].
+        Matrix of shape [out, in].
     bias : Tensor or None
-        None or [out].
+        Vector that is added, [out]; None adds none.
     compute_mode : str
         "default" or "float32"; both accumulate in float32.
 
@@ -463,7 +489,12 @@ def linear(
     Raises
     ------
     ValueError
-        Where the sizes of in differ.
+        If the last axes of inp and weight differ in size.
+
+    See Also
+    --------
+    module.Linear : The layer, which holds weight and bias.
+    matmul : Multiplies matrices without a bias.
 
     Examples
     --------
@@ -483,13 +514,13 @@ def bilinear(inp1: Tensor, inp2: Tensor, weight: Tensor, bias: Tensor | None = N
     Parameters
     ----------
     inp1 : Tensor
-        [..., in1].
+        First operand, [..., in1].
     inp2 : Tensor
         [..., in2], with the other extents of ``inp1``.
     weight : Tensor
-        [out, in1, in2].
+        One matrix for each output, [out, in1, in2].
     bias : Tensor or None
-        None or [out].
+        Added to each output, [out]; None adds none.
 
     Returns
     -------
@@ -536,13 +567,14 @@ def local_conv2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     weight : Tensor
-        [groups, oh, ow, c / groups, kh, kw, out / groups].
+        Tensor of shape [groups, oh, ow, c / groups, kh, kw, out / groups].
     bias : Tensor or None
         None, or a tensor that broadcasts to the result.
     stride, padding, dilation : int or sequence of int
-        As in `conv2d`.
+        Pixels from one window to the next, zeros added on every side, and pixels from one element
+        of a kernel to the next: each an int for both axes, or (height, width).
     conv_mode : str
         "cross_correlation", the only one.
 
@@ -554,7 +586,7 @@ def local_conv2d(
     Raises
     ------
     ValueError
-        Where the extents of weight are not those that `conv2d` gives.
+        If the extents of weight are not those that `conv2d` gives.
 
     Examples
     --------
@@ -600,23 +632,24 @@ def region_restricted_conv(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     weight : Tensor
-        As in `conv2d`.
+        Kernels, [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     rin : Tensor
-        [n, h, w], the number of the region that each input pixel lies in.
+        Number of the region of each input pixel, [n, h, w].
     rout : Tensor
-        [n, oh, ow], the same for each output pixel.
+        Number of the region of each output pixel, [n, oh, ow].
     bias : Tensor or None
-        As in `conv2d`.
+        Added to each output channel, [1, out, 1, 1]; None adds none.
     stride, padding, dilation : int or sequence of int
-        As in `conv2d`.
+        Pixels from one window to the next, zeros added on every side, and pixels from one element
+        of a kernel to the next: each an int for both axes, or (height, width).
     groups : int
-        As in `conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str
-        As in `conv2d`.
+        "default" or "float32"; both accumulate in float32.
 
     Returns
     -------

@@ -41,18 +41,18 @@ def full(
     Parameters
     ----------
     shape : int, Tensor or sequence of int or Tensor
-        The extents: an int for a vector, or several ints and integer tensors.
+        Extents of the result: an int for a vector, or a sequence of ints and integer tensors.
     value : bool, int, float or Tensor
         A number or a tensor that broadcasts to shape.
     dtype : DTypeLike or None
-        None takes the value's, float32, int32 or bool.
+        Data type of the result; None takes that of the value: float32, int32 or bool.
     device : str, Device or None
         None means the default device.
 
     Returns
     -------
     Tensor
-        Of the given shape and dtype.
+        Tensor of the given shape and dtype.
 
     Raises
     ------
@@ -106,18 +106,18 @@ def zeros(
     Parameters
     ----------
     shape : int, Tensor or sequence of int or Tensor
-        The extents: an int for a vector, or several ints and integer tensors.
+        Extents of the result: an int for a vector, or a sequence of ints and integer tensors.
     *more : Never
-        Nothing: several extents are one shape, ``F.zeros((2, 3))``.
+        Not to be given: several extents are one sequence, such as ``(2, 3)``.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
     device : str, Device or None
         None means the default device.
 
     Returns
     -------
     Tensor
-        Of the given shape and dtype.
+        Tensor of the given shape and dtype.
 
     Raises
     ------
@@ -145,18 +145,18 @@ def ones(
     Parameters
     ----------
     shape : int, Tensor or sequence of int or Tensor
-        The extents: an int for a vector, or several ints and integer tensors.
+        Extents of the result: an int for a vector, or a sequence of ints and integer tensors.
     *more : Never
-        Nothing: several extents are one shape, ``F.ones((2, 3))``.
+        Not to be given: several extents are one sequence, such as ``(2, 3)``.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
     device : str, Device or None
         None means the default device.
 
     Returns
     -------
     Tensor
-        Of the given shape and dtype.
+        Tensor of the given shape and dtype.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def full_like(inp: Tensor, value: int | float) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape, whose shape, dtype and device are taken.
     value : int or float
         A number or a tensor that broadcasts to inp's shape; it is cast to inp's dtype.
 
@@ -208,7 +208,7 @@ def zeros_like(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape, whose shape, dtype and device are taken.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def ones_like(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape, whose shape, dtype and device are taken.
 
     Returns
     -------
@@ -259,11 +259,11 @@ def eye(
     Parameters
     ----------
     N : int, sequence of int or Tensor
-        Rows, or the pair (rows, columns), or (rows,).
+        Number of rows, or the pair (rows, columns), or (rows,).
     M : int or None
-        Columns; None means as many as rows.
+        Number of columns; None means as many as rows.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
     device : str, Device or None
         None means the default device.
 
@@ -321,16 +321,13 @@ def arange(
     Parameters
     ----------
     start : int, float or Tensor
-        The first element, the end and the difference of neighbors. With one argument that is
-        ``stop``, and start is 0.
+        First element. With one argument that argument is ``stop``, and start is 0.
     stop : int, float, Tensor or None
-        The first element, the end and the difference of neighbors. With one argument that is
-        ``stop``, and start is 0.
+        End of the vector, which is excluded.
     step : int, float or Tensor
-        The first element, the end and the difference of neighbors. With one argument that is
-        ``stop``, and start is 0.
+        Difference of neighbouring elements, not 0.
     dtype : DTypeLike
-        Float32 unless given, for ints as well.
+        Data type of the result, float32 by default, for ints as well.
     device : str, Device or None
         None means the default device.
 
@@ -375,11 +372,11 @@ def linspace(
     Parameters
     ----------
     start, stop : int, float or Tensor
-        Numbers, or 0-d tensors, through which gradients flow.
+        First and last element: numbers or 0-d tensors, to which gradients flow.
     num : int, float or Tensor
-        How many; a float without a fraction will do.
+        Number of elements, at least 0; a float without a fraction will do.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
     device : str, Device or None
         None means the default device.
 
@@ -441,7 +438,7 @@ def real(complex: Tensor) -> Tensor:
     Parameters
     ----------
     complex : Tensor
-        Any shape, complex64.
+        Tensor of any shape, complex64.
 
     Returns
     -------
@@ -463,7 +460,7 @@ def imag(complex: Tensor) -> Tensor:
     Parameters
     ----------
     complex : Tensor
-        Any shape, complex64.
+        Tensor of any shape, complex64.
 
     Returns
     -------

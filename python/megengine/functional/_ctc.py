@@ -32,14 +32,14 @@ def ctc_loss(
     pred : Tensor
         [time, batch, classes], probabilities (not logits), float32.
     pred_lengths : array_like
-        [batch], integers: the frames of each sequence, at most time.
+        Number of frames of each sequence, at most time: [batch], integers.
     label : array_like
         [batch, longest], class indices (those behind a length are ignored), or all labels one after
         the other in 1-d.
     label_lengths : array_like
-        [batch], integers.
+        Number of labels of each sequence: [batch], integers.
     blank : int
-        The class that stands for no label.
+        Class that stands for no label.
     reduction : str
         "mean" divides each loss by its label length and averages over the batch; "sum" adds the
         losses; "none" keeps them.
@@ -59,13 +59,13 @@ def ctc_loss(
 
     Notes
     -----
-    Lengths and labels given as Tensors are inputs of a traced function: each call may have others.
-    There they are not checked, and 1-d labels take memory for as many labels in each sequence as
-    there are in all.
+    Lengths and labels that are Tensors are inputs of a traced function: each call may have others.
+    A traced function does not check them, and for 1-d labels each sequence takes memory for the
+    labels of all sequences.
 
-    A probability below 1.1754944e-38 counts as that number, and so does a state that the first
-    frame cannot reach: the loss of labels that do not fit the frames is finite, 87 or more. A label
-    may be the blank's class; a blank is skipped between labels that differ.
+    A probability below 1.1754944e-38 counts as that number, and so does that of a state that the
+    first frame cannot reach. So the loss of labels that do not fit the frames is finite, 87 or
+    more. A label may be the blank's class; a blank is skipped between labels that differ.
 
     References
     ----------

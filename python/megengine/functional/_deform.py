@@ -35,24 +35,25 @@ def deformable_conv2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     weight : Tensor
-        As in `conv2d`.
+        Kernels, [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     offset : Tensor
-        [n, 2 * d * kh * kw, oh, ow], for each of d groups of channels and each tap the shift (y, x)
-        in pixels; d must divide c.
+        Shift (y, x) in pixels for each of d groups of channels and each tap, [n, 2 * d * kh * kw,
+        oh, ow]; d must divide c.
     mask : Tensor or None
-        [n, d * kh * kw, oh, ow], or None for no scaling.
+        Factor of each tap, [n, d * kh * kw, oh, ow]; None scales nothing.
     bias : Tensor or None
-        As in `conv2d`.
+        Added to each output channel, [1, out, 1, 1]; None adds none.
     stride, padding, dilation : int or sequence of int
-        As in `conv2d`.
+        Pixels from one window to the next, zeros added on every side, and pixels from one element
+        of a kernel to the next: each an int for both axes, or (height, width).
     groups : int
-        As in `conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str
-        As in `conv2d`.
+        "default" or "float32"; both accumulate in float32.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def deformable_conv2d(
 
     Notes
     -----
-    Taps between pixels are interpolated linearly; outside of the image is 0.
+    Taps between pixels are interpolated linearly; pixels outside of the image are 0.
 
     References
     ----------
@@ -176,19 +177,19 @@ def correlation(
     Parameters
     ----------
     data1, data2 : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     kernel_size : int
         Extent of a patch, odd.
     max_displacement : int
-        In pixels, along both axes.
+        Largest displacement in pixels, along both axes.
     stride1 : int
-        Step between patches.
+        Pixels from one patch of ``data1`` to the next.
     stride2 : int
-        Step between displacements.
+        Pixels from one displacement to the next.
     pad_size : int
         Zeros added on every side.
     is_multiply : bool
-        False takes absolute differences instead of products.
+        Whether patches are multiplied; False takes absolute differences instead.
 
     Returns
     -------

@@ -22,7 +22,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
     axis : int
         The axis of the vectors' elements.
     eps : float
-        The least length that is divided by.
+        Lengths below this number count as this number.
 
     Returns
     -------
@@ -54,9 +54,9 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     p : float
         The order of the norm, as in `norm`.
     eps : float
-        Added to each difference, so that equal vectors have a gradient.
+        Number added to each difference, so that equal vectors have a gradient.
     keepdims : bool
-        Leaves the last axis in the result with size 1.
+        Whether the last axis stays in the result with size 1.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def huber_loss(pred: Tensor, label: Tensor, reduction: str = "mean", delta: floa
     Parameters
     ----------
     pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
     delta : float
@@ -121,7 +121,7 @@ def smooth_l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean", beta: f
     Parameters
     ----------
     pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
     beta : float
@@ -216,7 +216,7 @@ def cosine_embedding_loss(x1: Tensor, x2: Tensor, label: Tensor, margin: float =
     label : Tensor
         [n] or []: 1 for a pair that belongs together, -1 for others.
     margin : float
-        The cosine that others may have.
+        Cosine up to which a pair that does not belong together has no loss.
     reduction : str
         "mean", "sum" or "none".
 
@@ -269,15 +269,16 @@ def triplet_margin_loss(
     Parameters
     ----------
     anchor, positive, negative : Tensor
-        [..., size].
+        Vectors that are compared, that must be near, and that must be far: [..., size].
     margin : float
-        By how much.
+        By how much the positive must be nearer than the negative.
     p : float
         The distance d is the norm of this order, as in `norm`.
     eps : float
-        Added to each difference, so that equal vectors have a gradient.
+        Number added to each difference, so that equal vectors have a gradient.
     swap : bool
-        Whether the distance of positive and negative counts where it is less than the anchor's.
+        Whether to take the distance of positive and negative where it is less than that of anchor
+        and negative.
     reduction : str
         "mean", "sum" or "none".
 

@@ -35,7 +35,7 @@ PROMOTED = """
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -46,7 +46,7 @@ BOOL = """
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -57,7 +57,7 @@ BITS = """
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast, integer dtypes; or bool, for which it is logic.
+        Tensors or numbers of integer dtypes whose shapes broadcast; or bool, for which it is logic.
 
     Returns
     -------
@@ -73,7 +73,7 @@ LOGICAL = """
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast, dtype bool.
+        Tensors or numbers of dtype bool whose shapes broadcast.
 
     Returns
     -------

@@ -17,9 +17,9 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     inp : Tensor
         Any shape, float dtype.
     drop_prob : float
-        In [0, 1).
+        Probability of becoming 0, in [0, 1).
     training : bool
-        False returns ``inp`` as it is.
+        Whether to drop; False returns ``inp`` as it is.
 
     Returns
     -------
@@ -33,10 +33,15 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     TypeError
         For numbers that cannot be scaled: integers and bool.
 
+    See Also
+    --------
+    dropout2d : Drops whole channels.
+    module.Dropout : The layer, which drops in training mode only.
+
     Notes
     -----
-    The mask is drawn from the generator that `megengine.random.seed` seeds; each process of a world
-    has its own.
+    The generator that `megengine.random.seed` seeds draws the mask; each process of a world has
+    masks of its own.
 
     References
     ----------
@@ -67,18 +72,17 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
 
 
 def dropout2d(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
-    """Zeroes whole channels with probability ``drop_prob`` and scales the others by
-    ``1 / (1 - drop_prob)``: neighboring pixels say much the same, so that dropping one alone hides
-    little.
+    """Zeroes whole channels with probability ``drop_prob`` and scales the others by ``1 / (1 -
+    drop_prob)``: neighbouring pixels are much alike, so that dropping one alone hides little.
 
     Parameters
     ----------
     inp : Tensor
-        [n, c, ...], float dtype.
+        Tensor of shape [n, c, ...], float dtype.
     drop_prob : float
-        In [0, 1).
+        Probability of becoming 0, in [0, 1).
     training : bool
-        False returns ``inp`` as it is.
+        Whether to drop; False returns ``inp`` as it is.
 
     Returns
     -------

@@ -20,15 +20,15 @@ _PADDINGS = ("zeros", "border", "reflection")
 def grid_sample(
     inp: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Tensor:
-    """Samples images at places that do not depend on their size: -1 and 1 are the edges.
+    """Samples images at places that are given relative to their size: -1 and 1 are the edges.
 
     Parameters
     ----------
     inp : Tensor
-        [n, c, spatial...], float dtype.
+        Tensor of shape [n, c, spatial...], float dtype.
     grid : Tensor
-        [n, places..., axes], as many numbers a place as there are spatial axes, the last axis
-        first: (x, y) for images.
+        Places, [n, places..., axes]: a number for each spatial axis, the last axis first, such as
+        (x, y) for images.
     mode : str
         "nearest", "bilinear" (or "linear", for any number of axes) or "bicubic" (or "cubic").
     padding_mode : str

@@ -20,7 +20,7 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     inp : Tensor
         Any shape, integer dtype.
     num_classes : int
-        The extent of the new axis.
+        Number of classes, which is the extent of the new axis.
 
     Returns
     -------
@@ -63,14 +63,15 @@ def embedding(
     inp : Tensor
         Any shape, integer dtype.
     weight : Tensor
-        [num, dim].
+        The table, [num, dim].
     padding_idx : int or None
-        A row that gets no gradient, such as that of padding; negative ones count from the end.
+        Index of a row that gets no gradient, such as that of padding; negative numbers count from
+        the end.
     max_norm, norm_type : float or None
-        None: other values are not supported.
+        Must be None: other values are not supported.
     sparse : bool
-        Keep the gradient of an attached ``weight`` as the rows that were looked up, as an
-        `autodiff.RowGradient`.
+        Whether to keep the gradient of an attached ``weight`` as the rows that were looked up, as
+        an `autodiff.RowGradient`.
 
     Returns
     -------
@@ -84,6 +85,12 @@ def embedding(
     ValueError
         For a padding_idx outside of [-num, num), and for max_norm or norm_type, which are not
         supported. With ``sparse``, for a weight that is computed from attached tensors.
+
+    See Also
+    --------
+    embedding_bag : Reduces the rows of each bag to one.
+    module.Embedding : The layer, which holds the table.
+    one_hot : Writes indices as vectors.
 
     Examples
     --------
@@ -121,13 +128,13 @@ def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     Parameters
     ----------
     src : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     index : Tensor
-        Integers, of src's shape without axis.
+        Integers, of the shape of ``src`` without ``axis``.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     keepdims : bool
-        Leaves axis in the result with size 1.
+        Whether ``axis`` stays in the result with size 1.
 
     Returns
     -------

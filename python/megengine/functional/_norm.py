@@ -49,7 +49,7 @@ def batch_norm(
     Parameters
     ----------
     inp : Tensor
-        [n, c, ...], float dtype.
+        Tensor of shape [n, c, ...], float dtype.
     running_mean, running_var : Tensor or None
         One element per channel, such as [c] or [1, c, 1, 1]; they keep their dtype.
     weight : Tensor or None
@@ -57,14 +57,15 @@ def batch_norm(
     bias : Tensor or None
         One element per channel; None means 0.
     training : bool
-        True takes mean and (biased) variance from the batch, False from the running statistics.
+        Whether to take mean and (biased) variance from the batch; False takes the running
+        statistics.
     momentum : float or Tensor
-        How much of the running statistics stays; training moves them to
-        ``momentum * old + (1 - momentum) * new``, where the new variance is the unbiased one.
+        Weight of the old running statistics: training sets them to ``momentum * old + (1 -
+        momentum) * new``, where the new variance is the unbiased one.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
     inplace : bool
-        Whether the running statistics themselves are changed.
+        Whether to change the running statistics in place.
 
     Returns
     -------
@@ -75,6 +76,11 @@ def batch_norm(
     ------
     AssertionError
         Unless both running statistics are given in inference.
+
+    See Also
+    --------
+    sync_batch_norm : Takes the statistics of all processes.
+    module.BatchNorm2d : The layer, which holds the running statistics.
 
     References
     ----------
@@ -158,23 +164,25 @@ def sync_batch_norm(
     eps_mode: str = "additive",
     group: "Group | None" = None,
 ) -> Tensor:
-    """Normalizes as `batch_norm` does, with the statistics of the batches of all processes in
-    training.
+    """Normalizes as `batch_norm` does; in training the statistics are those of the batches of all
+    processes.
 
     Parameters
     ----------
     inp : Tensor
-        As in `batch_norm`.
+        Tensor of shape [n, c, ...], float dtype.
     running_mean, running_var : Tensor or None
-        As in `batch_norm`; the running statistics are changed in place.
+        One element per channel, such as [c] or [1, c, 1, 1]; training changes them in place.
     weight, bias : Tensor or None
-        As in `batch_norm`.
+        One element per channel; None means a weight of 1 and a bias of 0.
     training : bool
-        As in `batch_norm`.
+        Whether to take mean and (biased) variance from the batches of all processes; False takes
+        the running statistics.
     momentum : float or Tensor
-        As in `batch_norm`.
+        Weight of the old running statistics: training sets them to ``momentum * old + (1 -
+        momentum) * new``, where the new variance is the unbiased one.
     eps : float
-        As in `batch_norm`.
+        Number that is added to the variance, or bounds it; see ``eps_mode``.
     eps_mode : str
         "additive" adds eps to the variance, "max" takes the larger of the two.
     group : Group or None
@@ -321,15 +329,15 @@ def layer_norm(
     Parameters
     ----------
     inp : Tensor
-        [..., *normalized_shape], float dtype.
+        Tensor of shape [..., *normalized_shape], float dtype.
     normalized_shape : int or sequence of int
         The trailing extents that are normalized together.
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None
-        Of normalized_shape, None unless affine.
+        Tensors of shape normalized_shape, needed if affine.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
 
     Returns
     -------
@@ -341,7 +349,13 @@ def layer_norm(
     ValueError
         For a shape that does not end in normalized_shape.
     AssertionError
-        Where affine lacks weight or bias.
+        If affine is true and weight or bias is missing.
+
+    See Also
+    --------
+    rms_norm : Leaves out the mean and the bias.
+    group_norm : Normalizes groups of channels.
+    module.LayerNorm : The layer, which holds weight and bias.
 
     References
     ----------
@@ -385,9 +399,9 @@ def general_norm(
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None
-        The sizes of the normalized axes, in rising order of the axes; None unless affine.
+        Tensors whose shape has the sizes of the normalized axes, in rising order; needed if affine.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
 
     Returns
     -------
@@ -397,7 +411,7 @@ def general_norm(
     Raises
     ------
     AssertionError
-        Where affine lacks weight or bias.
+        If affine is true and weight or bias is missing.
 
     Examples
     --------
@@ -431,15 +445,15 @@ def group_norm(
     Parameters
     ----------
     inp : Tensor
-        [n, c, ...], float dtype.
+        Tensor of shape [n, c, ...], float dtype.
     num_groups : int
-        Must divide the number of channels.
+        Number of groups, which must divide the number of channels.
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None
-        One element per channel, None unless affine.
+        One element per channel, needed if affine.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
 
     Returns
     -------
@@ -451,7 +465,7 @@ def group_norm(
     ValueError
         Where the channels do not split into num_groups equal parts.
     AssertionError
-        Where affine lacks weight or bias.
+        If affine is true and weight or bias is missing.
 
     References
     ----------
@@ -491,13 +505,13 @@ def instance_norm(
     Parameters
     ----------
     inp : Tensor
-        [n, c, ...], float dtype.
+        Tensor of shape [n, c, ...], float dtype.
     affine : bool
         Whether to multiply by ``weight`` and add ``bias``.
     weight, bias : Tensor or None
-        One element per channel, None unless affine.
+        One element per channel, needed if affine.
     eps : float
-        Added to the variance.
+        Number that is added to the variance.
 
     Returns
     -------
@@ -507,7 +521,7 @@ def instance_norm(
     Raises
     ------
     AssertionError
-        Where affine lacks weight or bias.
+        If affine is true and weight or bias is missing.
 
     References
     ----------

@@ -24,19 +24,20 @@ def unique(
     Parameters
     ----------
     inp : Tensor
-        Any shape; it is searched as a whole. All NaN are one value, the last one.
+        Tensor of any shape, searched as a whole. All NaN count as one value, the last one.
     return_index : bool
-        Whether to return where each value occurs first, too.
+        Whether to return also where each value occurs first.
     return_inverse : bool
-        Whether to return which of the values each element is.
+        Whether to return also the index of each element's value in the result.
     return_counts : bool
-        Whether to return how often each value occurs.
+        Whether to return also how often each value occurs.
 
     Returns
     -------
     Tensor or tuple of Tensor
-        [found], the dtype of ``inp``; then, as far as they are asked for, the places in the
-        flattened tensor, [found], the inverse, of inp's shape, and the counts, [found], all int32.
+        The values, [found], in the dtype of ``inp``. Then, if asked for, int32 tensors: the places
+        in the flattened tensor, [found]; the indices of the elements' values, in the shape of
+        ``inp``; the counts, [found].
 
     Examples
     --------
@@ -82,10 +83,10 @@ def searchsorted(sorted_sequence: Tensor, values: Operand, side: str = "left") -
     Parameters
     ----------
     sorted_sequence : Tensor
-        [n], or [..., n] with a sequence for each row of ``values``; rising, NaN last, as `sort`
-        gives it.
+        Sorted sequence [n], or one for each row of ``values``, [..., n]: rising, with NaN last, as
+        `sort` returns it.
     values : Tensor or number
-        Any shape for a sequence of one axis, else [..., m] with the same axes in front.
+        Values of any shape for a sequence of one axis, else [..., m] with the same axes in front.
     side : str
         Among equal elements: "left" of the first, or "right" of the last one.
 

@@ -57,15 +57,16 @@ def max_pool1d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     kernel_size : int or sequence of int
-        As in `max_pool2d`, for one axis.
+        Number of elements of a window.
     stride : int, sequence of int or None
-        Between windows; None means ``kernel_size``.
+        Elements from one window to the next; None takes ``kernel_size``.
     padding : int or sequence of int
-        As in `max_pool2d`, for one axis.
+        Number of elements added at both ends; they are never the largest.
     ceil_mode : bool
-        As in `max_pool2d`.
+        Whether ol is rounded up: a last window that begins within the line or its padding may reach
+        beyond it.
 
     Returns
     -------
@@ -101,17 +102,19 @@ def avg_pool1d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     kernel_size : int or sequence of int
-        As in `avg_pool2d`, for one axis.
+        Number of elements of a window.
     stride : int, sequence of int or None
-        Between windows; None means ``kernel_size``.
+        Elements from one window to the next; None takes ``kernel_size``.
     padding : int or sequence of int
-        As in `avg_pool2d`, for one axis.
+        Number of elements added at both ends.
     mode : str
-        As in `avg_pool2d`: "average" counts padding as zeros.
+        "average_count_exclude_padding" leaves padding out of the mean, "average" counts it as
+        zeros.
     ceil_mode : bool
-        As in `max_pool2d`.
+        Whether ol is rounded up: a last window that begins within the line or its padding may reach
+        beyond it.
 
     Returns
     -------
@@ -142,13 +145,13 @@ def max_pool2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype (TypeError).
+        Images, [n, c, h, w], float dtype.
     kernel_size : int or sequence of int
-        Height and width of a window, or one int for both.
+        Extent of a window in pixels: an int for both axes, or (height, width).
     stride : int, sequence of int or None
-        Between windows, likewise; None means ``kernel_size``.
+        Pixels from one window to the next: an int or (height, width); None takes ``kernel_size``.
     padding : int or sequence of int
-        Added on every side, likewise; it never wins.
+        Pixels added on every side: an int, or (height, width). They are never the largest.
     ceil_mode : bool
         Whether oh is rounded up: a last window that begins within the image or its padding may
         reach beyond it.
@@ -162,6 +165,12 @@ def max_pool2d(
     ------
     TypeError
         For an ``inp`` of another dtype.
+
+    See Also
+    --------
+    avg_pool2d : Takes the mean of each window.
+    adaptive_max_pool2d : Takes the size of the result instead of the window's.
+    module.MaxPool2d : The layer.
 
     Examples
     --------
@@ -188,18 +197,19 @@ def avg_pool2d(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype (TypeError).
+        Images, [n, c, h, w], float dtype.
     kernel_size : int or sequence of int
-        Height and width of a window, or one int for both.
+        Extent of a window in pixels: an int for both axes, or (height, width).
     stride : int, sequence of int or None
-        Between windows, likewise; None means ``kernel_size``.
+        Pixels from one window to the next: an int or (height, width); None takes ``kernel_size``.
     padding : int or sequence of int
-        Added on every side, likewise.
+        Pixels added on every side: an int, or (height, width).
     mode : str
         "average_count_exclude_padding" leaves padding out of the mean, "average" counts it as
         zeros.
     ceil_mode : bool
-        As in `max_pool2d`; what lies beyond the padding never counts.
+        Whether oh is rounded up: a last window that begins within the image or its padding may
+        reach beyond it. Pixels beyond the padding never count.
 
     Returns
     -------
@@ -212,6 +222,12 @@ def avg_pool2d(
         For an ``inp`` of another dtype.
     ValueError
         For another mode.
+
+    See Also
+    --------
+    max_pool2d : Takes the largest element of each window.
+    adaptive_avg_pool2d : Takes the size of the result instead of the window's.
+    module.AvgPool2d : The layer.
 
     Examples
     --------
@@ -233,7 +249,7 @@ def adaptive_max_pool1d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     oshp : int, sequence of int or Tensor
         The number of windows, ol. They are those of `adaptive_max_pool2d`, along one axis.
 
@@ -264,7 +280,7 @@ def adaptive_avg_pool1d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, l], float dtype.
+        Tensor of shape [n, c, l], float dtype.
     oshp : int, sequence of int or Tensor
         The number of windows, ol. They are those of `adaptive_max_pool2d`, along one axis.
 
@@ -295,12 +311,12 @@ def adaptive_max_pool2d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     oshp : int, sequence of int or Tensor
-        (oh, ow), or one number for both. Windows are ``h // oh`` rows apart and
-        ``h - (oh - 1) * (h // oh)`` rows high, so they overlap where oh does not divide h; likewise
-        for columns. Images smaller than oshp have parts from ``floor(i * h / oh)`` to
-        ``ceil((i + 1) * h / oh)``.
+        (oh, ow), or one number for both. Windows are ``h // oh`` rows apart and ``h - (oh - 1) * (h
+        // oh)`` rows high, so they overlap where oh does not divide h; likewise for columns. In
+        images smaller than oshp, window i goes from ``floor(i * h / oh)`` to ``ceil((i + 1) * h /
+        oh)``.
 
     Returns
     -------
@@ -324,9 +340,9 @@ def adaptive_avg_pool2d(inp: Tensor, oshp: Sizes | Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     oshp : int, sequence of int or Tensor
-        (oh, ow), or one number for both. Windows are those of `adaptive_max_pool2d`.
+        (oh, ow), or one number for both. The windows are those of `adaptive_max_pool2d`.
 
     Returns
     -------

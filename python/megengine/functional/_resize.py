@@ -31,7 +31,7 @@ def interpolate(
     size : int, sequence of int or None
         The extents of the result, or one for all axes.
     scale_factor : float, sequence of float or None
-        Numbers that the extents are multiplied by (rounded down), or one for all axes.
+        Factors of the extents, whose products are rounded down, or one factor for all axes.
     mode : str
         "linear" (3-d inp), "bilinear", "bicubic", "nearest" (4-d) or "trilinear" (5-d).
     align_corners : bool or None
@@ -41,12 +41,17 @@ def interpolate(
     Returns
     -------
     Tensor
-        As ``inp``, with the new extents; integers are rounded.
+        Tensor with the new extents, in the dtype of ``inp``; integers are rounded.
 
     Raises
     ------
     ValueError
         Unless exactly one of size and scale_factor is given, and for a mode that does not fit.
+
+    See Also
+    --------
+    functional.vision.resize : Keeps the aspect ratio, if one edge is given.
+    functional.remap : Reads each pixel from a given place.
 
     References
     ----------
@@ -162,23 +167,28 @@ def resize(
     inp : Tensor
         [n, c, h, w], or [n, h, w, c] for format "NHWC", an integer or a float dtype.
     size : int or sequence of int
-        (h, w), or one number for the shorter edge, where the longer one keeps the ratio.
+        Extents (h, w), or one number for the shorter edge; the longer edge then keeps the aspect
+        ratio.
     format : str
-        "NCHW" or "NHWC".
+        Order of the axes: "NCHW" or "NHWC".
     imode : str
         "bilinear", "bicubic" or "nearest", as in `interpolate`.
     max_size : int or None
-        The most that the longer edge may have; None is no limit.
+        Largest length of the longer edge in pixels; None is no limit.
 
     Returns
     -------
     Tensor
-        As ``inp``, with the new height and width.
+        Tensor with the new height and width, in the dtype of ``inp``.
 
     Raises
     ------
     ValueError
         For an unknown format or imode.
+
+    See Also
+    --------
+    functional.vision.interpolate : Resizes lines and volumes, too, and by a factor.
 
     Examples
     --------

@@ -24,7 +24,7 @@ def rms_norm(
     normalized_shape : int or sequence of int
         The extents of the last axes.
     weight : Tensor or None
-        Of normalized_shape, or None for 1.
+        Factor of each element, of shape normalized_shape; None is 1.
     eps : float or None
         Added to the mean square; None is float32's machine epsilon, 2 ** -23.
 

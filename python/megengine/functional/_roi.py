@@ -26,9 +26,9 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     boxes : Tensor
         [n, 4] as (x1, y1, x2, y2).
     scores : Tensor
-        [n].
+        Score of each box, [n].
     iou_thresh : float
-        Intersection over union, 0 to 1.
+        Intersection over union, 0 to 1, above which a box is dropped.
     max_output : int or None
         How many boxes to keep at most; traced functions must give it.
 
@@ -43,6 +43,10 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
         For other shapes.
     ValueError
         For an ``iou_thresh`` beyond 0 to 1, or a ``max_output`` below 0.
+
+    See Also
+    --------
+    functional.vision.batched_nms : Only boxes of one class drop each other.
 
     Examples
     --------
@@ -78,13 +82,13 @@ def batched_nms(
     boxes : Tensor
         [n, 4] as (x1, y1, x2, y2).
     scores : Tensor
-        [n].
+        Score of each box, [n].
     classes : Tensor
         [n], integers: the class, or the image, of each box.
     iou_thresh : float
-        As in `nms`.
+        Intersection over union, 0 to 1, above which a box is dropped.
     max_output : int or None
-        As in `nms`, of all classes together.
+        How many boxes of all classes together to keep at most; traced functions must give it.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def batched_nms(
 
     Notes
     -----
-    Boxes of each class are moved to a place of their own, as torchvision does it: with thousands of
+    Boxes of each class are moved to a place of their own, as torchvision does it. With thousands of
     classes float32 has few digits left for the box.
 
     Examples
@@ -128,12 +132,12 @@ def roi_align(
     aligned: bool = True,
 ) -> Tensor:
     """Resamples boxes of feature maps to ``output_shape``: each bin is the mean of bilinear
-    samples. Around the map there is 0.
+    samples. Pixels outside of the map are 0.
 
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     rois : Tensor
         [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image.
     output_shape : int or sequence of int
@@ -145,7 +149,7 @@ def roi_align(
     sample_points : int or sequence of int
         Samples per bin along (y, x), or one number for both; at least 1.
     aligned : bool
-        Shifts boxes by half a pixel, so that the centre of the first pixel is (0.5, 0.5).
+        Whether to shift boxes by half a pixel, so that the centre of the first pixel is (0.5, 0.5).
 
     Returns
     -------
@@ -156,6 +160,10 @@ def roi_align(
     ------
     ValueError
         For an unknown mode or no samples.
+
+    See Also
+    --------
+    functional.vision.roi_pooling : Takes pixels instead of interpolated samples.
 
     References
     ----------
@@ -239,14 +247,14 @@ def roi_pooling(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     rois : Tensor
         [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image; after scaling
         corners are rounded to whole pixels, both included.
     output_shape : int or sequence of int
         (ph, pw), or one number for both.
     mode : str
-        "max" or "average".
+        What a bin is of its pixels: "max" or "average".
     scale : float
         Pixels of the feature map per pixel of the image.
 
@@ -340,31 +348,31 @@ def deformable_psroi_pooling(
     spatial_scale: float,
     trans_std: float = 0.1,
 ) -> Tensor:
-    """Averages samples of boxes of feature maps in bins that learned offsets move.
+    """Averages samples of feature maps inside boxes, in bins that learned offsets move.
 
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     rois : Tensor
         [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image.
     trans : Tensor
-        [m or more, 2 * k, part_size, part_size]: box n uses row n, which holds for each of k
-        classes, among which the channels are split evenly, the offsets x and y, in extents of the
-        box once multiplied by trans_std.
+        Offsets, [m or more, 2 * k, part_size, part_size]. Row n belongs to box n and holds the
+        offsets x and y of each of k classes, among which the channels are split evenly. Multiplied
+        by trans_std they are in extents of the box.
     no_trans : bool
-        True ignores trans.
+        Whether to ignore ``trans``.
     part_size : int
-        Parts of a box along each axis that have an offset of their own.
+        Number of parts of a box along each axis that have an offset of their own.
     pooled_h, pooled_w : int
-        Bins along height and width.
+        Number of bins along height and width.
     sample_per_part : int
-        Samples per bin along each axis.
+        Number of samples per bin along each axis.
     spatial_scale : float
-        Pixels of the feature map per pixel of the image. Samples more than half a pixel outside of
-        the map do not count.
+        Number of pixels of the feature map per pixel of the image. Samples more than half a pixel
+        outside of the map do not count.
     trans_std : float
-        Scale of the offsets.
+        Factor that the offsets are multiplied by.
 
     Returns
     -------

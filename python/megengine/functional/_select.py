@@ -32,7 +32,8 @@ def where(
     mask : Tensor
         Any shape, dtype bool.
     x, y : Tensor, number or None
-        Shapes that broadcast with the mask and each other; None for both searches the mask.
+        Tensors or numbers whose shapes broadcast with the mask and each other. None for both
+        returns the indices of the mask's true elements.
 
     Returns
     -------
@@ -46,6 +47,11 @@ def where(
         Unless mask is a Tensor.
     ValueError
         Unless mask is bool.
+
+    See Also
+    --------
+    cond_take : Picks the elements where a mask is true.
+    non_zero : Finds the indices of such elements.
 
     Examples
     --------
@@ -98,9 +104,9 @@ def tril(inp: Tensor, k: int = 0) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., m, n], any dtype.
+        Tensor of shape [..., m, n], any dtype.
     k : int
-        0 is the main diagonal, 1 the one above it, -1 below.
+        Number of the diagonal: 0 is the main one, 1 the one above it, -1 the one below.
 
     Returns
     -------
@@ -128,9 +134,9 @@ def triu(inp: Tensor, k: int = 0) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., m, n], any dtype.
+        Tensor of shape [..., m, n], any dtype.
     k : int
-        0 is the main diagonal, 1 the one above it, -1 below.
+        Number of the diagonal: 0 is the main one, 1 the one above it, -1 the one below.
 
     Returns
     -------
@@ -228,6 +234,11 @@ def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor
     TypeError
         Unless condition is a Tensor.
 
+    See Also
+    --------
+    where : Chooses between two tensors by a mask.
+    cond_take : Returns the elements, too.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -271,7 +282,7 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     index : Tensor
         Integers, as many axes as inp, and along other axes than ``axis`` no larger.
 
@@ -287,7 +298,12 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     ValueError
         For an index whose shape does not fit inp.
     TypeError
-        For an index that is not of integers.
+        If ``index`` does not hold integers.
+
+    See Also
+    --------
+    scatter : Writes elements to such places.
+    indexing_one_hot : Picks one element along an axis.
 
     Examples
     --------
@@ -332,14 +348,15 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape; it is changed.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     index : Tensor
         Integers, as many axes as inp, and along other axes than ``axis`` no larger; where an index
         occurs twice, the last one wins.
     source : Tensor
-        At least of index's shape; cast to inp's dtype.
+        Values, at least as many along each axis as ``index`` has; they are cast to the dtype of
+        ``inp``.
 
     Returns
     -------
@@ -352,6 +369,11 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
         For an index that the axis does not have.
     ValueError
         For shapes that do not fit.
+
+    See Also
+    --------
+    scatter_add : Adds where an index occurs twice, and returns a new tensor.
+    gather : Reads elements from such places.
 
     Examples
     --------
@@ -372,14 +394,15 @@ def diag(inp: Tensor, k: int = 0) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        1-d or 2-d.
+        Vector [n] or matrix [m, n].
     k : int
-        0 is the main diagonal, 1 the one above it, -1 below.
+        Number of the diagonal: 0 is the main one, 1 the one above it, -1 the one below.
 
     Returns
     -------
     Tensor
-        [min(m, n)] or less for a matrix [m, n], [n + abs(k), n + abs(k)] for a vector [n].
+        The diagonal of a matrix [m, n], with at most min(m, n) elements; or a matrix [n + abs(k), n
+        + abs(k)] for a vector [n].
 
     Raises
     ------

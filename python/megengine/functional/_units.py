@@ -17,7 +17,7 @@ def elu(inp: Tensor, alpha: float = 1.0) -> Tensor:
     inp : Tensor
         Any shape, float dtype; integers compute in float32.
     alpha : float
-        The result tends to -alpha.
+        Scale of negative values; the result tends to -alpha.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def celu(inp: Tensor, alpha: float = 1.0) -> Tensor:
     inp : Tensor
         Any shape, float dtype; integers compute in float32.
     alpha : float
-        Not 0; the result tends to -alpha.
+        Scale of negative values, not 0; the result tends to -alpha.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def glu(inp: Tensor, axis: int = -1) -> Tensor:
     inp : Tensor
         Any shape with an even extent along ``axis``, float dtype.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------

@@ -36,14 +36,15 @@ def pad(
     Parameters
     ----------
     src : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     pad_width : int, sequence of int, sequence of sequence of int or None
-        One pair (before, after) per axis; axes without one keep their extent. A single pair or int
-        is for the first axis.
+        Numbers of elements to add: one pair (before, after) per axis; axes without a pair keep
+        their extent. A single pair or int is for the first axis.
     mode : str
-        "constant"; "edge" or "replicate" repeat the outermost element; "reflect" mirrors at it.
+        "constant" adds a constant; "edge" and "replicate" repeat the outermost element; "reflect"
+        mirrors at it.
     constant_value : float
-        What "constant" fills in.
+        Value of the added elements in the mode "constant".
     pad_witdth : int, sequence of int, sequence of sequence of int or None
         `pad_width` as MegEngine 1.8 spelt it; it goes with megjit 1.0.
 
@@ -166,10 +167,11 @@ def sliding_window(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     kernel_size, padding, stride, dilation : int or sequence of int
-        One int, or one each for height and width; padding adds zeros, and extents follow as in
-        `conv2d`.
+        Extent of a window, zeros added on every side, distance from one window to the next, and
+        distance of a window's elements: each an int for both axes, or (height, width). Extents
+        follow as in `conv2d`.
 
     Returns
     -------
@@ -209,11 +211,12 @@ def sliding_window_transpose(
     Parameters
     ----------
     inp : Tensor
-        [n, c, oh, ow, kh, kw].
+        Tensor of shape [n, c, oh, ow, kh, kw].
     output_size : int or sequence of int
         (h, w) of the images, or one number for both.
     kernel_size, padding, stride, dilation : int or sequence of int
-        As in `sliding_window`.
+        Extent of a window, zeros around the images, distance from one window to the next, and
+        distance of a window's elements: each an int for both axes, or (height, width).
 
     Returns
     -------
@@ -223,7 +226,7 @@ def sliding_window_transpose(
     Raises
     ------
     ValueError
-        Where the windows of such images would have another shape than inp.
+        If `sliding_window` of such images gives windows of another shape.
 
     Examples
     --------
@@ -268,9 +271,10 @@ def unfold(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     kernel_size, dilation, padding, stride : int or sequence of int
-        As in `sliding_window`, which keeps the axes apart.
+        Extent of a window, distance of its elements, zeros added on every side, and distance from
+        one window to the next: each an int for both axes, or (height, width).
 
     Returns
     -------
@@ -309,11 +313,12 @@ def fold(
     Parameters
     ----------
     inp : Tensor
-        [n, c * kh * kw, oh * ow].
+        Tensor of shape [n, c * kh * kw, oh * ow].
     output_size : int or sequence of int
         (h, w) of the images, or one number for both.
     kernel_size, dilation, padding, stride : int or sequence of int
-        Those of `unfold`.
+        Extent of a window, distance of its elements, zeros around the images, and distance from one
+        window to the next: each an int for both axes, or (height, width).
 
     Returns
     -------
@@ -323,7 +328,7 @@ def fold(
     Raises
     ------
     ValueError
-        Where such images have other columns than inp.
+        If `unfold` of such images gives columns of another shape.
 
     Examples
     --------
@@ -355,12 +360,12 @@ def local_response_norm(
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype.
+        Tensor of shape [n, c, h, w], float dtype.
     kernel_size : int
-        How many channels the sum takes, with the element's own in the middle; odd. Channels beyond
-        the first and the last count as 0.
+        Number of channels in the sum, odd, with the element's own channel in the middle. Channels
+        beyond the first and the last count as 0.
     k, alpha, beta : float
-        Numbers of the formula.
+        Constants of the formula.
 
     Returns
     -------
@@ -404,7 +409,7 @@ def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., c * r * r, h, w].
+        Tensor of shape [..., c * r * r, h, w].
     upscale_factor : int
         The factor r of height and width.
 
@@ -451,7 +456,7 @@ def pixel_unshuffle(inp: Tensor, downscale_factor: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., c, h * r, w * r].
+        Tensor of shape [..., c, h * r, w * r].
     downscale_factor : int
         The factor r of height and width.
 

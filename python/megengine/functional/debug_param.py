@@ -49,7 +49,7 @@ _others = Strategy.HEURISTIC  # the other words, which change nothing
 
 
 def get_execution_strategy() -> Strategy:
-    """The strategy in force.
+    """Returns the strategy by which kernels are chosen.
 
     Returns
     -------
@@ -64,9 +64,9 @@ def get_execution_strategy() -> Strategy:
 
 
 def set_execution_strategy(option: Strategy | str) -> None:
-    """Sets the strategy that kernels are chosen by.
+    """Sets the strategy by which kernels are chosen.
 
-    It is what megengine.config calls benchmark_kernel and deterministic_kernel.
+    The same settings are benchmark_kernel and deterministic_kernel of megengine.config.
 
     Parameters
     ----------
@@ -94,23 +94,23 @@ if _strategy := (
 
 @deprecated("functional.debug_param.get_conv_execution_strategy")
 def get_conv_execution_strategy() -> Strategy:
-    """The strategy in force.
+    """Returns the strategy by which kernels are chosen.
 
     Returns
     -------
     Strategy
-        As from `get_execution_strategy`.
+        Ways to choose a kernel, joined with ``|``.
     """
     return get_execution_strategy()
 
 
 @deprecated("functional.debug_param.set_conv_execution_strategy")
 def set_conv_execution_strategy(option: Strategy | str) -> None:
-    """Sets the strategy that kernels are chosen by.
+    """Sets the strategy by which kernels are chosen.
 
     Parameters
     ----------
     option : Strategy or str
-        As in `set_execution_strategy`.
+        "HEURISTIC", "PROFILE", "REPRODUCIBLE", or several joined as "PROFILE_REPRODUCIBLE".
     """
     set_execution_strategy(option)

@@ -14,7 +14,7 @@ _SPARE = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(equation: str, *args: Tensor) -> Tensor:
-    """Sums products of operands over the letters that the output lacks.
+    """Sums products of operands over the axes whose letters the output lacks.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def einsum(equation: str, *args: Tensor) -> Tensor:
         "i,j" an outer product. "..." stands for leading axes that broadcast. Without "->" the
         output has the letters that occur once, in alphabetical order.
     *args : Tensor
-        The operands, with as many axes as they have letters.
+        The operands, each with as many axes as it has letters.
 
     Returns
     -------

@@ -68,7 +68,7 @@ def div(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def floor_div(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def mod(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def pow(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def logaddexp(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -207,7 +207,7 @@ def left_shift(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast, integer dtypes. ``y`` counts bits, modulo 32.
+        Tensors or numbers of integer dtypes whose shapes broadcast. ``y`` counts bits, modulo 32.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def right_shift(x: Operand, y: Operand) -> Tensor:
     Parameters
     ----------
     x, y : Tensor or number
-        Shapes that broadcast, integer dtypes. ``y`` counts bits, modulo 32.
+        Tensors or numbers of integer dtypes whose shapes broadcast. ``y`` counts bits, modulo 32.
 
     Returns
     -------
@@ -729,7 +729,7 @@ def atan2(y: Operand, x: Operand) -> Tensor:
     Parameters
     ----------
     y, x : Tensor or number
-        Shapes that broadcast.
+        Tensors or numbers whose shapes broadcast.
 
     Returns
     -------
@@ -751,7 +751,7 @@ def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
     Parameters
     ----------
     start, end, weight : Tensor or number
-        Shapes that broadcast; weights outside of [0, 1] extrapolate.
+        Tensors or numbers whose shapes broadcast; weights outside of [0, 1] extrapolate.
 
     Returns
     -------
@@ -773,9 +773,9 @@ def clip(x: Tensor, lower: Operand | None = None, upper: Operand | None = None) 
     Parameters
     ----------
     x : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     lower, upper : Tensor, number or None
-        Broadcast with ``x``; None leaves a side open.
+        Bounds that broadcast with ``x``; None leaves a side open.
 
     Returns
     -------

@@ -1,7 +1,8 @@
 """Discrete Fourier transforms, with the names and arguments of NumPy's and torch's ``fft``.
 
-Numbers are complex64; real input is float32, or what is cast to it. Without a norm the transform is a plain sum and the inverse is divided
-by the number of elements. A gradient of complex numbers is d/d real + i d/d imag, as in torch. GPUs have the host compute them.
+Numbers are complex64; real input is float32, or what is cast to it. Without a norm the transform is
+a plain sum, and the inverse is divided by the number of elements. A gradient of complex numbers is
+d/d real + i d/d imag, as in torch. For tensors of a GPU the host computes them.
 """
 
 from collections.abc import Sequence
@@ -88,13 +89,13 @@ def fft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = No
     inp : Tensor
         Any shape but [], real or complex.
     n : int or None
-        The elements that are transformed: more are cut off, fewer are followed by zeros. None takes
-        all.
+        Number of elements that are transformed: more are cut off, fewer are followed by zeros. None
+        takes all.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
     norm : str or None
-        "backward", which None is, divides the inverse by n, "forward" this one, and "ortho" both by
-        sqrt(n).
+        "backward" (the default) divides the inverse by n, "forward" divides this transform by n,
+        "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -104,7 +105,13 @@ def fft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = No
     Raises
     ------
     ValueError
-        For another norm, and for no elements.
+        For another norm, and for an axis without elements.
+
+    See Also
+    --------
+    ifft : The inverse.
+    rfft : Takes half of the time and the memory for real numbers.
+    fftn : Transforms several axes.
 
     Examples
     --------
@@ -123,11 +130,13 @@ def ifft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = N
     inp : Tensor
         Any shape but [], real or complex.
     n : int or None
-        As in `fft`.
+        Number of elements that are transformed: more are cut off, fewer are followed by zeros. None
+        takes all.
     axis : int
-        As in `fft`.
+        Axis that is transformed; negative ones count from the end.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -137,7 +146,7 @@ def ifft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = N
     Raises
     ------
     ValueError
-        For another norm, and for no elements.
+        For another norm, and for an axis without elements.
 
     Examples
     --------
@@ -157,11 +166,13 @@ def rfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = N
     inp : Tensor
         Any shape but [], real.
     n : int or None
-        As in `fft`.
+        Number of elements that are transformed: more are cut off, fewer are followed by zeros. None
+        takes all.
     axis : int
-        As in `fft`.
+        Axis that is transformed; negative ones count from the end.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by n, "forward" divides this transform by n,
+        "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -171,7 +182,7 @@ def rfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = N
     Raises
     ------
     ValueError
-        For another norm, and for no elements.
+        For another norm, and for an axis without elements.
     TypeError
         For complex numbers.
 
@@ -193,14 +204,15 @@ def irfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = 
     Parameters
     ----------
     inp : Tensor
-        Any shape but []: frequencies from 0 on. The imaginary parts of the first and, if n is even,
-        of the last one do not count.
+        Frequencies from 0 on, in any shape but []. The imaginary part of the first one does not
+        count, nor that of the last one if n is even.
     n : int or None
-        The elements of the result; None is ``2 * (m - 1)`` for m frequencies.
+        Number of elements of the result; None is ``2 * (m - 1)`` for m frequencies.
     axis : int
-        As in `fft`.
+        Axis that is transformed; negative ones count from the end.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -210,7 +222,7 @@ def irfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = 
     Raises
     ------
     ValueError
-        For another norm, and for no elements.
+        For another norm, and for an axis without elements.
 
     Examples
     --------
@@ -247,11 +259,14 @@ def fftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = None
     inp : Tensor
         Any shape but [], real or complex.
     s : int, sequence of int or None
-        The elements that are transformed, as n of `fft`, for each axis.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        None is the last ones that ``s`` has a size for, or all.
+        Axes that are transformed. None takes the last ones, as many as ``s`` has sizes, or all
+        without ``s``.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by the number of elements n, "forward" divides
+        this transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -284,11 +299,14 @@ def ifftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = Non
     inp : Tensor
         Any shape but [], real or complex.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        Axes that are transformed. None takes the last ones, as many as ``s`` has sizes, or all
+        without ``s``.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -321,16 +339,20 @@ def rfftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = Non
     inp : Tensor
         Any shape but [], real.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        Axes that are transformed. None takes the last ones, as many as ``s`` has sizes, or all
+        without ``s``.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by the number of elements n, "forward" divides
+        this transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
     Tensor
-        The shape of ``inp`` with these sizes, and half of the last one and 1, complex64.
+        The shape of ``inp`` with the sizes ``s``, of which the last one becomes ``s // 2 + 1``,
+        complex64.
 
     Raises
     ------
@@ -359,18 +381,21 @@ def irfftn(inp: Tensor, s: Axes = None, axes: Axes = None, norm: str | None = No
     Parameters
     ----------
     inp : Tensor
-        Any shape but [], as `rfftn` gives it.
+        Frequencies, as `rfftn` returns them.
     s : int, sequence of int or None
-        The sizes of the result; None is that of ``inp``, and ``2 * (m - 1)`` for the last axis.
+        Sizes of the result. None takes those of ``inp``, and ``2 * (m - 1)`` for the last axis,
+        which has m frequencies.
     axes : int, sequence of int or None
-        As in `fftn`.
+        Axes that are transformed. None takes the last ones, as many as ``s`` has sizes, or all
+        without ``s``.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
     Tensor
-        Of these sizes, float32.
+        The shape of ``inp`` with the sizes ``s``, float32.
 
     Raises
     ------
@@ -396,18 +421,20 @@ def fft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = 
     Parameters
     ----------
     inp : Tensor
-        At least two axes, real or complex.
+        Tensor with at least two axes, real or complex.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        The two axes that are transformed.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by the number of elements n, "forward" divides
+        this transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
     Tensor
-        As from `fftn`.
+        The shape of ``inp`` with the sizes ``s``, complex64.
 
     Examples
     --------
@@ -424,18 +451,20 @@ def ifft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None =
     Parameters
     ----------
     inp : Tensor
-        At least two axes, real or complex.
+        Tensor with at least two axes, real or complex.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        The two axes that are transformed.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
     Tensor
-        As from `ifftn`.
+        The shape of ``inp`` with the sizes ``s``, complex64.
 
     Examples
     --------
@@ -452,18 +481,21 @@ def rfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None =
     Parameters
     ----------
     inp : Tensor
-        At least two axes, real.
+        Tensor with at least two axes, real.
     s : int, sequence of int or None
-        As in `fftn`.
+        Number of elements that are transformed along each axis: more are cut off, fewer are
+        followed by zeros. None takes all.
     axes : int, sequence of int or None
-        As in `fftn`.
+        The two axes that are transformed.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides the inverse by the number of elements n, "forward" divides
+        this transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
     Tensor
-        As from `rfftn`.
+        The shape of ``inp`` with the sizes ``s``, of which the last one becomes ``s // 2 + 1``,
+        complex64.
 
     Examples
     --------
@@ -480,18 +512,20 @@ def irfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None 
     Parameters
     ----------
     inp : Tensor
-        At least two axes, as `rfft2` gives it.
+        Frequencies, as `rfft2` returns them.
     s : int, sequence of int or None
-        As in `irfftn`.
+        Sizes of the result. None takes those of ``inp``, and ``2 * (m - 1)`` for the last axis,
+        which has m frequencies.
     axes : int, sequence of int or None
-        As in `fftn`.
+        The two axes that are transformed.
     norm : str or None
-        As in `fft`.
+        "backward" (the default) divides this inverse by the number of elements n, "forward" divides
+        the transform by n, "ortho" divides both by sqrt(n).
 
     Returns
     -------
     Tensor
-        As from `irfftn`.
+        The shape of ``inp`` with the sizes ``s``, float32.
 
     Examples
     --------
@@ -503,16 +537,17 @@ def irfft2(inp: Tensor, s: Axes = None, axes: Axes = (-2, -1), norm: str | None 
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike = "float32", device: str | Device | None = None) -> Tensor:
-    """Returns the frequencies of `fft`: 0, 1 and so on, then the negative ones, divided by n d.
+    """Returns the frequencies of `fft`: 0, 1 and so on, then the negative ones, divided by ``n *
+    d``.
 
     Parameters
     ----------
     n : int
-        Elements that are transformed.
+        Number of elements that are transformed.
     d : float
         The distance between two of them.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result.
     device : str, Device or None
         None means the default device.
 
@@ -531,16 +566,16 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike = "float32", device: str
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike = "float32", device: str | Device | None = None) -> Tensor:
-    """Returns the frequencies of `rfft`: 0, 1 and so on, divided by n d.
+    """Returns the frequencies of `rfft`: 0, 1 and so on, divided by ``n * d``.
 
     Parameters
     ----------
     n : int
-        Elements that are transformed.
+        Number of elements that are transformed.
     d : float
         The distance between two of them.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result.
     device : str, Device or None
         None means the default device.
 
@@ -566,7 +601,7 @@ def fftshift(inp: Tensor, axes: Axes = None) -> Tensor:
     inp : Tensor
         Any shape, as `fft` or `fftfreq` gives it.
     axes : int, sequence of int or None
-        None is all.
+        Axes that are moved; None moves all.
 
     Returns
     -------
@@ -588,9 +623,9 @@ def ifftshift(inp: Tensor, axes: Axes = None) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Frequencies, a tensor of any shape.
     axes : int, sequence of int or None
-        None is all.
+        Axes that are moved; None moves all.
 
     Returns
     -------

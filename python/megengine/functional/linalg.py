@@ -1,7 +1,7 @@
 """Linear algebra with the names and arguments of NumPy's and torch's ``linalg``, over the matrices in the last two axes.
 
-Kernels compute in float64 and give float32; integers are cast to it. Gradients are those of the formulas, to any order. GPUs compute inverses
-themselves and have the host compute the rest.
+Kernels compute in float64 and give float32; integers are cast to float32. Gradients follow the
+formulas, to any order. GPUs compute inverses; for the other functions the host computes.
 """
 
 from typing import Literal, NamedTuple
@@ -47,7 +47,7 @@ def inv(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n].
+        Square matrices, [..., n, n].
 
     Returns
     -------
@@ -77,14 +77,14 @@ def solve(a: Tensor, b: Tensor) -> Tensor:
     Parameters
     ----------
     a : Tensor
-        [..., n, n].
+        Square matrices, [..., n, n].
     b : Tensor
-        [n], or [..., n, k]; axes in front broadcast.
+        Right sides: [n], or [..., n, k]; axes in front broadcast.
 
     Returns
     -------
     Tensor
-        The x: [..., n] for a vector, else [..., n, k], float32.
+        The solution x: [..., n] for a vector, else [..., n, k], float32.
 
     Raises
     ------
@@ -110,20 +110,20 @@ def solve(a: Tensor, b: Tensor) -> Tensor:
 
 
 def lstsq(a: Tensor, b: Tensor) -> Tensor:
-    """Finds the ``x`` for which the squares of ``a @ x - b`` add up to least; of several, the shortest.
+    """Finds the ``x`` with the smallest sum of squares of ``a @ x - b``; of several, the shortest.
 
     Parameters
     ----------
     a : Tensor
-        [..., m, n].
+        Matrices, [..., m, n].
     b : Tensor
-        [m] or [..., m, k].
+        Right sides: [m] or [..., m, k].
 
     Returns
     -------
     Tensor
-        The x: [..., n] for a vector, else [..., n, k], float32. NumPy and torch give a tuple that has
-        it first.
+        The solution x: [..., n] for a vector, else [..., n, k], float32. NumPy and torch return a
+        tuple whose first item it is.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def cholesky(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n]; what is above the diagonal is not read.
+        Matrices, [..., n, n]; elements above the diagonal are not read.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def cholesky(inp: Tensor) -> Tensor:
 
     Notes
     -----
-    The gradient is symmetric, as torch's.
+    The gradient is symmetric, like that of torch.
 
     Examples
     --------
@@ -175,15 +175,16 @@ def cholesky(inp: Tensor) -> Tensor:
 
 
 def qr(inp: Tensor, mode: Literal["reduced", "complete", "r"] = "reduced") -> QR | Tensor:
-    """Computes the QR decomposition ``inp = Q @ R``: orthonormal columns and an upper triangle.
+    """Computes the QR decomposition ``inp = Q @ R``: Q has orthonormal columns, R is an upper
+    triangle.
 
     Parameters
     ----------
     inp : Tensor
-        [..., m, n].
+        Matrices, [..., m, n].
     mode : str
-        "reduced": r = min(m, n) columns of Q, "complete": m of them, or "r" for R of "reduced"
-        alone.
+        "reduced" gives Q with r = min(m, n) columns, "complete" gives m columns, "r" gives R of
+        "reduced" alone.
 
     Returns
     -------
@@ -195,8 +196,8 @@ def qr(inp: Tensor, mode: Literal["reduced", "complete", "r"] = "reduced") -> QR
     ValueError
         For another mode.
     RuntimeError
-        For the gradient of more columns than rows, or of mode "complete" with other shapes than
-        square.
+        For the gradient if there are more columns than rows, or if the mode is "complete" and
+        matrices are not square.
 
     Examples
     --------
@@ -218,7 +219,7 @@ def eigh(inp: Tensor) -> Eigen:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n]; what is above the diagonal is not read.
+        Matrices, [..., n, n]; elements above the diagonal are not read.
 
     Returns
     -------
@@ -254,7 +255,7 @@ def eigvalsh(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n]; what is above the diagonal is not read.
+        Matrices, [..., n, n]; elements above the diagonal are not read.
 
     Returns
     -------
@@ -282,12 +283,12 @@ def slogdet(inp: Tensor) -> SignAndLogarithm:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n].
+        Square matrices, [..., n, n].
 
     Returns
     -------
     SignAndLogarithm
-        Twice [...], float32, a named tuple; 0 and -inf for a singular matrix.
+        Named tuple of two tensors [...], float32; 0 and -inf for a singular matrix.
 
     Raises
     ------
@@ -312,7 +313,7 @@ def det(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., n, n].
+        Square matrices, [..., n, n].
 
     Returns
     -------
@@ -342,7 +343,7 @@ def svdvals(inp: Tensor) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., m, n].
+        Matrices, [..., m, n].
 
     Returns
     -------
@@ -364,7 +365,7 @@ def pinv(inp: Tensor, rcond: float | None = None) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., m, n].
+        Matrices, [..., m, n].
     rcond : float or None
         Singular values up to this share of the largest one count as 0; None is ``max(m, n) *
         1.2e-7``.
@@ -397,9 +398,9 @@ def matrix_power(inp: Tensor, n: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [..., k, k].
+        Square matrices, [..., k, k].
     n : int
-        0 gives the identity; negative ones are powers of the inverse.
+        Number of factors: 0 gives the identity; negative numbers are powers of the inverse.
 
     Returns
     -------

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 import numpy as np
 
 from .. import _words
-from ..core import ops
-from ..core.tensor import products
+from ..core import ops as _ops
+from ..core.tensor import products as _products
 from ..core.tensor.amp import to_high as _to_high
-from ..core.tensor.array_method import require_tensors
-from ..core.tensor.indexing import as_places
-from ..core.tensor.shapes import normalize_axis
+from ..core.tensor.array_method import require_tensors as _require_tensors
+from ..core.tensor.indexing import as_places as _as_places
+from ..core.tensor.shapes import normalize_axis as _normalize_axis
 from ..tensor import Tensor
 from ._ctc import ctc_loss
 from ._distances import (
@@ -21,7 +21,8 @@ from ._distances import (
     smooth_l1_loss,
     triplet_margin_loss,
 )
-from ._loss_parts import reduced, warn_of_broadcast
+from ._loss_parts import reduced as _reduced
+from ._loss_parts import warn_of_broadcast as _warn_of_broadcast
 
 __all__ = [
     "l1_loss",
@@ -45,7 +46,7 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     Parameters
     ----------
     pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
 
@@ -58,6 +59,11 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     ------
     ValueError
         For another reduction.
+
+    See Also
+    --------
+    square_loss : The squared error.
+    smooth_l1_loss : A parabola where the error is small.
 
     Examples
     --------
@@ -68,8 +74,8 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     >>> F.loss.l1_loss(pred, label, reduction="none").numpy()
     array([0., 3.], dtype=float32)
     """
-    warn_of_broadcast("l1_loss", pred, label)
-    return reduced(ops.abs(ops.sub(pred, label)), reduction)
+    _warn_of_broadcast("l1_loss", pred, label)
+    return _reduced(_ops.abs(_ops.sub(pred, label)), reduction)
 
 
 def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
@@ -78,7 +84,7 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     Parameters
     ----------
     pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
 
@@ -92,16 +98,21 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     ValueError
         For another reduction.
 
+    See Also
+    --------
+    l1_loss : The absolute error.
+    huber_loss : A line where the error is large.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.loss.square_loss(Tensor([1.0, 2.0]), Tensor([1.0, 5.0])).item()
     4.5
     """
-    warn_of_broadcast("square_loss", pred, label)
+    _warn_of_broadcast("square_loss", pred, label)
     given = [each for each in (pred, label) if isinstance(each, Tensor)]
-    pred, label = (products.as_reals(each) if isinstance(each, Tensor) else each for each in (pred, label))
-    return products.of_reals(reduced(ops.square(ops.sub(pred, label)), reduction), *given)
+    pred, label = (_products.as_reals(each) if isinstance(each, Tensor) else each for each in (pred, label))
+    return _products.of_reals(_reduced(_ops.square(_ops.sub(pred, label)), reduction), *given)
 
 
 def cross_entropy(
@@ -124,20 +135,20 @@ def cross_entropy(
         Class indices, a tensor or an array of integers of pred's shape without axis; floats are cut
         to integers, with a warning.
     axis : int
-        That of the classes in ``pred``.
+        Axis of ``pred`` that has the classes.
     with_logits : bool
-        Whether ``pred`` holds logits.
+        Whether ``pred`` holds logits; False means probabilities.
     label_smooth : float
-        A share s in [0, 1] that goes to all classes evenly:
-        ``-(1 - s) * log p[label] - s * mean(log p)``.
+        Share s in [0, 1] of the label that goes to all classes evenly: ``-(1 - s) * log p[label] -
+        s * mean(log p)``.
     reduction : str
         "mean", "sum" or "none". The mean divides by the sum of the labels' weights, without those
         that are ignored.
     ignore_index : int or None
-        A label, of a class or not, whose loss is 0.
+        Label whose loss is 0; it need not be a class.
     weight : Tensor or None
-        [classes], what the loss of each class is multiplied by: ``weight[label]``, and for the
-        share of label_smooth the weight of each class.
+        Factor of the loss of each class, [classes]; None is 1. The loss of a label is multiplied by
+        ``weight[label]``, each class's part of label_smooth by the weight of that class.
 
     Returns
     -------
@@ -150,6 +161,12 @@ def cross_entropy(
         For another reduction, a label of another rank, or weights of another shape.
     IndexError
         For a label that is not a class.
+
+    See Also
+    --------
+    nll_loss : Takes logarithms of probabilities.
+    binary_cross_entropy : Has two classes, and a probability as a label.
+    module.CrossEntropyLoss : The layer.
 
     References
     ----------
@@ -167,7 +184,7 @@ def cross_entropy(
     if not 0 <= label_smooth <= 1:
         raise ValueError(f"cross_entropy: label_smooth {label_smooth} is not in [0, 1]")
     pred = _to_high(pred)
-    logp = ops.log_softmax(pred, axis=axis) if with_logits else ops.log(pred)
+    logp = _ops.log_softmax(pred, axis=axis) if with_logits else _ops.log(pred)
     return _likelihood(logp, label, axis, label_smooth, reduction, ignore_index, weight, "cross_entropy")
 
 
@@ -179,23 +196,25 @@ def nll_loss(
     ignore_index: int | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Computes ``-pred[label]``, the negative log-likelihood: the `cross_entropy` of what
-    `logsoftmax` gives.
+    """Computes ``-pred[label]``, the negative log-likelihood: the `cross_entropy` of logarithms
+    that `logsoftmax` returns.
 
     Parameters
     ----------
     pred : Tensor
         [n, classes, ...], logarithms of probabilities.
     label : Tensor or numpy.ndarray
-        As in `cross_entropy`.
+        Class indices, a tensor or an array of integers of pred's shape without ``axis``; floats are
+        cut to integers, with a warning.
     axis : int
-        That of the classes in ``pred``.
+        Axis of ``pred`` that has the classes.
     reduction : str
-        As in `cross_entropy`.
+        "mean", "sum" or "none". The mean divides by the sum of the labels' weights, without those
+        that are ignored.
     ignore_index : int or None
-        A label, of a class or not, whose loss is 0.
+        Label whose loss is 0; it need not be a class.
     weight : Tensor or None
-        [classes], what the loss of each class is multiplied by.
+        Factor of the loss of each class, [classes]; None is 1.
 
     Returns
     -------
@@ -224,10 +243,10 @@ def _of_labels(pred: Tensor, label: Tensor | np.ndarray, axis: int, op: str) -> 
     """The axis of the classes, not negative, and the labels as places. ValueError for shapes that do not fit."""
     if isinstance(label, np.ndarray):
         label = Tensor(label)
-    require_tensors(op, pred, label)
+    _require_tensors(op, pred, label)
     shape = pred._tuple_shape
     if axis < 0 or axis >= len(shape):
-        axis = normalize_axis(axis, len(shape), op)
+        axis = _normalize_axis(axis, len(shape), op)
     if label._tuple_shape != shape[:axis] + shape[axis + 1 :]:
         raise ValueError(
             f"{op}: label has shape {list(label._tuple_shape)}, pred {list(shape)}\n"
@@ -239,7 +258,7 @@ def _of_labels(pred: Tensor, label: Tensor | np.ndarray, axis: int, op: str) -> 
             "pass label.astype('int32')",
             stacklevel=3,
         )
-    return axis, as_places(label)
+    return axis, _as_places(label)
 
 
 def _likelihood(
@@ -248,31 +267,31 @@ def _likelihood(
     shape = logp._tuple_shape
     counted = None
     if ignore_index is not None:
-        counted = ops.not_equal(label, ignore_index)
-        label = ops.where(counted, label, 0)
-    label = ops.checked_label(label, classes=shape[axis], op=op)
+        counted = _ops.not_equal(label, ignore_index)
+        label = _ops.where(counted, label, 0)
+    label = _ops.checked_label(label, classes=shape[axis], op=op)
     if weight is not None:
-        logp = ops.mul(logp, _of_classes(weight, shape, axis, op))
-    index = ops.reshape(label, shape=shape[:axis] + (1,) + shape[axis + 1 :])
-    loss = ops.neg(ops.reshape(ops.gather(logp, index, axis=axis), shape=label._tuple_shape))
+        logp = _ops.mul(logp, _of_classes(weight, shape, axis, op))
+    index = _ops.reshape(label, shape=shape[:axis] + (1,) + shape[axis + 1 :])
+    loss = _ops.neg(_ops.reshape(_ops.gather(logp, index, axis=axis), shape=label._tuple_shape))
     if label_smooth:
-        mean = ops.reduce_mean(logp, axes=(axis,), keepdims=False)
-        loss = ops.sub(ops.mul(loss, 1 - label_smooth), ops.mul(mean, label_smooth))
+        mean = _ops.reduce_mean(logp, axes=(axis,), keepdims=False)
+        loss = _ops.sub(_ops.mul(loss, 1 - label_smooth), _ops.mul(mean, label_smooth))
     if weight is None and counted is None:
-        return reduced(loss, reduction)
-    shares = ops.full(shape=(), value=1.0, dtype=loss.dtype.name, device=loss) if weight is None else ops.index_get(weight, label, axes=(0,))
+        return _reduced(loss, reduction)
+    shares = _ops.full(shape=(), value=1.0, dtype=loss.dtype.name, device=loss) if weight is None else _ops.index_get(weight, label, axes=(0,))
     if counted is not None:
-        shares, loss = ops.where(counted, shares, 0.0), ops.where(counted, loss, 0.0)
-    total = reduced(loss, "sum" if reduction == "mean" else reduction)
-    return ops.true_div(total, reduced(shares, "sum")) if reduction == "mean" else total
+        shares, loss = _ops.where(counted, shares, 0.0), _ops.where(counted, loss, 0.0)
+    total = _reduced(loss, "sum" if reduction == "mean" else reduction)
+    return _ops.true_div(total, _reduced(shares, "sum")) if reduction == "mean" else total
 
 
 def _of_classes(weight: Tensor, shape: tuple[int, ...], axis: int, op: str) -> Tensor:
     """Weights of classes as they broadcast to predictions."""
-    require_tensors(op, weight)
+    _require_tensors(op, weight)
     if weight._tuple_shape != (shape[axis],):
         raise ValueError(f"{op}: weight has shape {list(weight._tuple_shape)} for {shape[axis]} classes")
-    return ops.reshape(weight, shape=(shape[axis],) + (1,) * (len(shape) - axis - 1))
+    return _ops.reshape(weight, shape=(shape[axis],) + (1,) * (len(shape) - axis - 1))
 
 
 def binary_cross_entropy(
@@ -283,12 +302,12 @@ def binary_cross_entropy(
     Parameters
     ----------
     pred : Tensor
-        Any shape: logits, for which the loss is finite whatever they are, or probabilities unless
-        with_logits.
+        Logits of any shape and value, or probabilities unless with_logits.
     label : Tensor
-        In [0, 1]; broadcasts with pred, with a warning.
+        True values in [0, 1], whose shape broadcasts with that of ``pred``; a warning says so if
+        they differ.
     with_logits : bool
-        Whether ``pred`` holds logits; probabilities otherwise, with ``0 * log(0)`` as 0.
+        Whether ``pred`` holds logits; False means probabilities, for which ``0 * log(0)`` is 0.
     reduction : str
         "mean", "sum" or "none".
 
@@ -302,6 +321,10 @@ def binary_cross_entropy(
     ValueError
         For another reduction.
 
+    See Also
+    --------
+    cross_entropy : Has any number of classes.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -309,19 +332,19 @@ def binary_cross_entropy(
     >>> F.loss.binary_cross_entropy(pred, label, reduction="none").numpy().round(4)
     array([  0.6931, 200.    ], dtype=float32)
     """
-    warn_of_broadcast("binary_cross_entropy", pred, label)
+    _warn_of_broadcast("binary_cross_entropy", pred, label)
     pred = _to_high(pred)
     if with_logits:  # softplus(x) - x * label: the same, finite for every x
-        return reduced(ops.sub(ops.softplus(pred), ops.mul(pred, label)), reduction)
+        return _reduced(_ops.sub(_ops.softplus(pred), _ops.mul(pred, label)), reduction)
     positive = _times_log(label, pred)
-    negative = _times_log(ops.sub(1.0, label), ops.sub(1.0, pred))
-    return reduced(ops.neg(ops.add(positive, negative)), reduction)
+    negative = _times_log(_ops.sub(1.0, label), _ops.sub(1.0, pred))
+    return _reduced(_ops.neg(_ops.add(positive, negative)), reduction)
 
 
 def _times_log(x: Tensor, y: Tensor) -> Tensor:
     """x * log(y), and 0 where x is 0: a certain prediction that is right costs nothing."""
-    is_zero = ops.equal(x, 0.0)
-    return ops.where(is_zero, 0.0, ops.mul(x, ops.log(ops.where(is_zero, 1.0, y))))
+    is_zero = _ops.equal(x, 0.0)
+    return _ops.where(is_zero, 0.0, _ops.mul(x, _ops.log(_ops.where(is_zero, 1.0, y))))
 
 
 def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "mean") -> Tensor:
@@ -330,7 +353,7 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
     Parameters
     ----------
     pred : Tensor
-        [n, classes], scores.
+        Scores of the classes, [n, classes].
     label : Tensor
         The same shape, 1 for the true class and -1 for others.
     norm : str
@@ -359,11 +382,11 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
     """
     if norm not in ("L1", "L2"):
         raise ValueError(f"norm must be L1 or L2, hinge_loss got {norm!r}")
-    warn_of_broadcast("hinge_loss", pred, label)
-    loss = ops.relu(ops.sub(1.0, ops.mul(pred, label)))
+    _warn_of_broadcast("hinge_loss", pred, label)
+    loss = _ops.relu(_ops.sub(1.0, _ops.mul(pred, label)))
     if norm == "L2":
-        loss = ops.square(loss)
-    return reduced(ops.reduce_sum(loss, axes=(1,), keepdims=False), reduction)
+        loss = _ops.square(loss)
+    return _reduced(_ops.reduce_sum(loss, axes=(1,), keepdims=False), reduction)
 
 
 if not _TYPE_CHECKING:

@@ -108,9 +108,9 @@ def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Any shape and dtype; NaN is not 0.
     axis : int, sequence of int or None
-        As in `sum`.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        As in `sum`.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
@@ -142,9 +142,9 @@ def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int, sequence of int or None
-        As in `sum`.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        As in `sum`.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
@@ -174,11 +174,12 @@ def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape; bool sums to int32, other dtypes stay, so small integers may wrap around.
+        Tensor of any shape. The sum of bool is int32; other dtypes stay, so small integers may wrap
+        around.
     axis : int, sequence of int or None
-        None adds up all elements. Negative axes count from the end.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        Leaves the reduced axes in the result with size 1.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
@@ -210,9 +211,9 @@ def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int, sequence of int or None
-        As in `sum`.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        As in `sum`.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
@@ -236,14 +237,14 @@ def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int, sequence of int or None
-        As in `sum`.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        As in `sum`.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
     Tensor
-        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+        The shape of ``inp`` without ``axis``, in float32 for every dtype of ``inp``.
 
     Examples
     --------
@@ -262,9 +263,9 @@ def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int, sequence of int or None
-        As in `sum`.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        As in `sum`.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
@@ -293,9 +294,9 @@ def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int, sequence of int or None
-        As in `sum`.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        As in `sum`.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
@@ -326,14 +327,19 @@ def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int, sequence of int or None
-        As in `sum`.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        As in `sum`.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
     Tensor
-        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+        The shape of ``inp`` without ``axis``, in float32 for every dtype of ``inp``.
+
+    See Also
+    --------
+    std : The square root of it.
+    mean : The mean that distances are taken from.
 
     Examples
     --------
@@ -352,14 +358,14 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     inp : Tensor
         Any shape and dtype.
     axis : int, sequence of int or None
-        As in `sum`.
+        Axes that are reduced, one or several; negative ones count from the end. None reduces all.
     keepdims : bool
-        As in `sum`.
+        Whether the reduced axes stay in the result with size 1.
 
     Returns
     -------
     Tensor
-        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+        The shape of ``inp`` without ``axis``, in float32 for every dtype of ``inp``.
 
     Examples
     --------
@@ -380,11 +386,12 @@ def norm(
     inp : Tensor
         Any shape; integers compute in float32.
     ord : float or None
-        None is 2; inf and -inf take the largest and the smallest magnitude, 0 counts the elements that are not 0.
+        Order of the norm. None is 2; inf and -inf take the largest and the smallest magnitude, 0
+        counts the elements that are not 0.
     axis : int or None
-        None takes ``inp`` as one vector.
+        Axis along which norms are taken; None takes ``inp`` as one vector.
     keepdims : bool
-        Leaves axis in the result with size 1.
+        Whether ``axis`` stays in the result with size 1.
 
     Returns
     -------
@@ -431,11 +438,11 @@ def normalize(
     inp : Tensor
         Any shape, float dtype.
     ord : float or None
-        As in `norm`.
+        Order of the norm, as in `norm`: None is 2, inf the largest magnitude.
     axis : int or None
-        As in `norm`.
+        Axis along which norms are taken; None takes ``inp`` as one vector.
     eps : float
-        The least number that is divided by.
+        Norms below this number count as this number.
 
     Returns
     -------
@@ -475,12 +482,12 @@ def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis : int, sequence of int or None
-        None searches the flattened tensor. Of several axes the last one comes first, and the next
-        is searched in the indices found.
+        Axis that is searched; None searches the flattened tensor. With several axes, the last one
+        is searched first, and each next one in the indices found.
     keepdims : bool
-        Leaves ``axis`` in the result with size 1.
+        Whether ``axis`` stays in the result with size 1.
 
     Returns
     -------
@@ -509,12 +516,12 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis : int, sequence of int or None
-        None searches the flattened tensor. Of several axes the last one comes first, and the next
-        is searched in the indices found.
+        Axis that is searched; None searches the flattened tensor. With several axes, the last one
+        is searched first, and each next one in the indices found.
     keepdims : bool
-        Leaves ``axis`` in the result with size 1.
+        Whether ``axis`` stays in the result with size 1.
 
     Returns
     -------
@@ -542,7 +549,7 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     descending : bool
         Whether the largest comes first.
     dim : int
@@ -554,6 +561,11 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
         The shape and dtype of ``inp``.
     indices : Tensor
         The shape of ``inp``, int32: where the values stood.
+
+    See Also
+    --------
+    argsort : Returns the indices alone.
+    topk : Finds only the largest or the smallest elements.
 
     Examples
     --------
@@ -574,7 +586,7 @@ def argsort(inp: Tensor, descending: bool = False) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     descending : bool
         Whether the largest comes first.
 
@@ -600,14 +612,14 @@ def topk(
     Parameters
     ----------
     inp : Tensor
-        At least one axis.
+        Tensor with at least one axis.
     k : int
-        All elements are returned where there are fewer; below 0, the ``-k`` elements of the other
-        end, in the other order.
+        Number of elements; where there are fewer, all are returned. Below 0, the ``-k`` elements of
+        the other end, in the other order.
     descending : bool
-        False finds the smallest ones, in rising order.
+        Whether to find the largest; False finds the smallest, in rising order.
     kth_only : bool
-        Returns the k-th alone, without the axis.
+        Whether to return the k-th element alone, without the axis.
     no_sort : bool
         Has no effect, the elements are always sorted.
 
@@ -622,6 +634,11 @@ def topk(
     ------
     ValueError
         For k = 0, an empty axis or a 0-d inp.
+
+    See Also
+    --------
+    sort : Sorts all elements.
+    argmax : Finds the largest element alone.
 
     Examples
     --------
@@ -697,12 +714,12 @@ def matmul(
     Parameters
     ----------
     inp1 : Tensor
-        [..., m, k].
+        Matrices, [..., m, k].
     inp2 : Tensor
         [..., k, n]; leading axes broadcast. A 1-d inp1 counts as a row, a 1-d inp2 as a column, and
         the result lacks that axis.
     transpose_a, transpose_b : bool
-        Whether the last two axes of inp1 and of inp2 are exchanged first.
+        Whether to exchange the last two axes of inp1 and of inp2 first.
     compute_mode : str
         "default" or "float32"; both accumulate in float32.
 
@@ -715,6 +732,12 @@ def matmul(
     ------
     ValueError
         For sizes that do not fit or a 0-d operand.
+
+    See Also
+    --------
+    dot : The scalar product of two vectors.
+    einsum : Sums products over any axes.
+    linear : Multiplies by a transposed weight and adds a bias.
 
     Examples
     --------
@@ -786,7 +809,7 @@ def svd(
     Returns
     -------
     Tensor or (Tensor, Tensor, Tensor)
-        U, S and Vh as the shapes above say, or S alone: [..., r], the largest first.
+        U, S and Vh of the shapes above, or S alone: [..., r], the largest first.
 
     Raises
     ------
@@ -816,13 +839,13 @@ def cross(
     Parameters
     ----------
     a, b : Tensor
-        3 elements along ``axisa`` of a and ``axisb`` of b; other axes broadcast.
+        Tensors with 3 elements along ``axisa`` of a and ``axisb`` of b; other axes broadcast.
     axisa, axisb : int
         The axis of ``a`` and of ``b`` that the vectors lie along.
     axisc : int
-        The axis of the result that they lie along.
+        The axis of the result that the vectors lie along.
     axis : int or None
-        Sets all three unless None.
+        Takes the place of axisa, axisb and axisc unless it is None.
 
     Returns
     -------

@@ -25,11 +25,11 @@ def topk_accuracy(
     Parameters
     ----------
     logits : Tensor
-        [n, classes], scores.
+        Scores of the classes, [n, classes].
     target : Tensor
-        [n], class indices.
+        Index of the true class of each sample, [n].
     topk : int or iterable of int
-        An int, or several.
+        How many of the highest scores count; several numbers give several results.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def topk_accuracy(
     Raises
     ------
     ValueError
-        For more than there are classes.
+        For a topk above the number of classes.
 
     Examples
     --------

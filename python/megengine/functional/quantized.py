@@ -73,7 +73,7 @@ def conv_bias_activation(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Convolution, bias and activation of quantized tensors.
+    """Convolves quantized tensors, adds a bias and applies an activation.
 
     Parameters
     ----------
@@ -82,15 +82,16 @@ def conv_bias_activation(
     weight : Tensor
         Shaped as in `conv2d`, quantized.
     bias : Tensor or None
-        Float32 or qint32.
+        Added to each output channel: float32 or qint32, [1, out, 1, 1]; None adds none.
     dtype : numpy.dtype or None
-        Of the result, quantized; None gives float32.
+        Quantized dtype of the result; None gives float32.
     stride, padding, dilation : int or sequence of int
-        As in `conv2d`.
+        Pixels from one window to the next, zeros added on every side, and pixels from one element
+        of a kernel to the next: each an int for both axes, or (height, width).
     groups : int
-        As in `conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     nonlinear_mode : str
-        "identity" or "relu".
+        The activation: "identity" or "relu".
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str
@@ -133,24 +134,26 @@ def batch_conv_bias_activation(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """`conv_bias_activation` with a weight of its own for each sample.
+    """Computes `conv_bias_activation` with a weight of its own for each sample.
 
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w].
+        Tensor of shape [n, c, h, w].
     weight : Tensor
         [n, out, c, kh, kw], with groups > 1 [n, groups, out / groups, c / groups, kh, kw].
     bias : Tensor or None
-        [1 or n, out, 1, 1].
+        Tensor of shape [1 or n, out, 1, 1].
     dtype : numpy.dtype or None
-        As in `conv_bias_activation`.
+        Quantized dtype of the result; None gives float32.
     stride, padding, dilation : int or sequence of int
-        As in `conv_bias_activation`.
+        Pixels from one window to the next, zeros added on every side, and pixels from one element
+        of a kernel to the next: each an int for both axes, or (height, width).
     groups : int
-        As in `conv_bias_activation`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     nonlinear_mode, conv_mode, compute_mode : str
-        As in `conv_bias_activation`.
+        The activation, "identity" or "relu"; "cross_correlation", the only one; and "default" or
+        "float32", which both accumulate in float32.
 
     Returns
     -------
@@ -204,7 +207,7 @@ def conv_transpose2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Transposed convolution of quantized tensors, in float32.
+    """Computes the transposed convolution of quantized tensors, in float32.
 
     Parameters
     ----------
@@ -215,11 +218,13 @@ def conv_transpose2d(
     bias : Tensor or None
         Float32, [1, out, 1, 1], or None.
     dtype : numpy.dtype or None
-        Of the result, quantized; None gives float32.
+        Quantized dtype of the result; None gives float32.
     stride, padding, output_padding, dilation : int or sequence of int
-        As in `functional.conv_transpose2d`.
+        Distance of the windows of two neighbouring input pixels, pixels cut off on every side of
+        the result, rows and columns added at its bottom and right, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `functional.conv_transpose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str

@@ -46,14 +46,15 @@ def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | 
     Parameters
     ----------
     inp : Tensor
-        A shape that broadcasts to ``shape``.
+        Tensor whose shape broadcasts to ``shape``.
     shape : int, Tensor or sequence of int, Tensor or None
-        An int, or a sequence of ints and integer tensors; None keeps the size of that axis.
+        The new shape: an int, or a sequence of ints and integer tensors; None keeps the size of
+        that axis.
 
     Returns
     -------
     Tensor
-        Of the given shape, with the dtype of ``inp``.
+        Tensor of the given shape, in the dtype of ``inp``.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
     axis : int
         The axis that they are joined along.
     device : str or None
-        Where the result goes; None leaves it.
+        Device of the result; None leaves it where the tensors are.
 
     Returns
     -------
@@ -97,6 +98,11 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
         For no tensors, or shapes that do not fit.
     TypeError
         For a Tensor as the axis.
+
+    See Also
+    --------
+    stack : Joins along a new axis.
+    split : Cuts a tensor into pieces.
 
     Examples
     --------
@@ -122,21 +128,26 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
     Parameters
     ----------
     inps : sequence of Tensor
-        Their dtypes are promoted.
+        Tensors of equal shape; their dtypes are promoted.
     axis : int
         Place of the new axis in the result.
     device : str or None
-        Where the result goes; None leaves it.
+        Device of the result; None leaves it where the tensors are.
 
     Returns
     -------
     Tensor
-        The inputs' shape with one more axis, whose extent is their number.
+        The shape of the inputs with one more axis, whose extent is the number of inputs.
 
     Raises
     ------
     ValueError
         For no tensors or different shapes.
+
+    See Also
+    --------
+    concat : Joins along an axis that exists.
+    unbind : Undoes it.
 
     Examples
     --------
@@ -164,12 +175,12 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     nsplits_or_sections : int or sequence of int
-        How many pieces, whose sizes differ by one at most, the larger ones first; or a sequence of
-        the places where to cut.
+        Number of pieces, whose sizes differ by one at most, the larger ones first; or a sequence of
+        the indices at which to cut.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------
@@ -180,6 +191,11 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
     ------
     ValueError
         For a count or places that do not fit the axis.
+
+    See Also
+    --------
+    concat : Undoes it.
+    unbind : Cuts into slices without the axis.
 
     Examples
     --------
@@ -225,7 +241,7 @@ def unbind(inp: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
     inp : Tensor
         Any shape but [].
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------
@@ -254,7 +270,7 @@ def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     pattern : iterable of int or str
         Each axis once, negative ones count from the end; the string "x" makes a new axis of size 1;
         an axis of size 1 may be left out, and is removed.
@@ -268,6 +284,11 @@ def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
     ------
     ValueError
         For a pattern that lacks another axis or repeats one.
+
+    See Also
+    --------
+    swapaxes : Exchanges two axes.
+    reshape : Keeps the order of the elements.
 
     Examples
     --------
@@ -285,7 +306,7 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis1, axis2 : int
         Negative ones count from the end.
 
@@ -320,9 +341,10 @@ def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     target_shape : int, Tensor or sequence of int or Tensor
-        Ints and integer tensors; one extent may be -1, which stands for what remains.
+        The new shape, as ints and integer tensors; one extent may be -1, which is computed from the
+        number of elements.
 
     Returns
     -------
@@ -333,6 +355,12 @@ def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
     ------
     ValueError
         When the numbers of elements differ.
+
+    See Also
+    --------
+    flatten : Joins axes into one.
+    expand_dims : Inserts axes of size 1.
+    transpose : Exchanges axes, which moves elements.
 
     Examples
     --------
@@ -352,7 +380,7 @@ def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     start_axis, end_axis : int
         The first and the last axis that are joined; negative ones count from the end.
 
@@ -377,9 +405,9 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis : int or sequence of int
-        One or several places in the result; negative ones count from the end of the result.
+        One or several places of the new axes in the result; negative ones count from its end.
 
     Returns
     -------
@@ -408,7 +436,7 @@ def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis : int, sequence of int or None
         One or several; None removes all of size 1.
 
@@ -478,9 +506,9 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------
@@ -514,7 +542,7 @@ def cumprod(inp: Tensor, axis: int) -> Tensor:
     inp : Tensor
         Any shape but [].
     axis : int
-        Counts from the end if negative.
+        Axis of ``inp``; negative numbers count from the end.
 
     Returns
     -------
@@ -523,8 +551,8 @@ def cumprod(inp: Tensor, axis: int) -> Tensor:
 
     Notes
     -----
-    Products of neighbours come first, so floats may differ from NumPy's in the last digits. The
-    gradient divides by nothing: it holds for zeros, too.
+    Products of neighbours are computed first, so floats may differ from NumPy's in the last digits.
+    The gradient is right for zeros, too.
 
     Examples
     --------
@@ -550,7 +578,7 @@ def meshgrid(*inputs: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     Parameters
     ----------
     *inputs : Tensor
-        1-d tensors.
+        Vectors, one for each axis of the grid.
     indexing : str
         "ij" gives grids of shape [len(first), len(second), ...], "xy" with the first two axes
         exchanged.
@@ -594,11 +622,11 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     repeats : int, Tensor or sequence of int or Tensor
-        A count, or one for each element of the axis.
+        Number of repetitions, or one number for each element of the axis.
     axis : int or None
-        None repeats the flattened tensor.
+        Axis along which to repeat; None repeats the flattened tensor.
 
     Returns
     -------
@@ -609,6 +637,10 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
     ------
     ValueError
         For negative counts, or not as many as the axis has elements.
+
+    See Also
+    --------
+    tile : Repeats the whole tensor.
 
     Examples
     --------
@@ -642,10 +674,10 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     reps : int, Tensor or sequence of int or Tensor
-        How often, one int for each axis; where there are fewer ints than axes they are for the last
-        axes, where there are more the tensor gets new axes in front.
+        Number of repetitions for each axis. Fewer ints than axes are for the last axes; for more
+        ints the tensor gets new axes in front.
 
     Returns
     -------
@@ -656,6 +688,11 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     ------
     ValueError
         For a negative count.
+
+    See Also
+    --------
+    repeat : Repeats each element.
+    broadcast_to : Repeats along axes of size 1 only.
 
     Examples
     --------
@@ -697,11 +734,11 @@ def roll(
     Parameters
     ----------
     inp : Tensor
-        Any shape.
+        Tensor of any shape and dtype.
     shift : int or sequence of int
         Places to move by, towards the end if positive; one int, or one for each axis.
     axis : int, sequence of int or None
-        An int, several, or None for the flattened tensor, whose shape is restored.
+        Axes that elements move along; None moves the flattened tensor and restores its shape.
 
     Returns
     -------

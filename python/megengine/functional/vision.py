@@ -1,22 +1,29 @@
 """Images: resizing, warping, regions, colours."""
 
-import math
+import math as _math
 from collections.abc import Iterable
 
 import numpy as np
 
-from .._core import note_extent_read
-from ..core import apply_const, ops
-from ..core.tensor.array_method import require_tensors
-from ..core.tensor.indexing import as_places
-from ..core.tensor.shapes import as_pair, taken
+from .._core import note_extent_read as _note_extent_read
+from ..core import apply_const as _apply_const
+from ..core import ops as _ops
+from ..core.tensor.array_method import require_tensors as _require_tensors
+from ..core.tensor.indexing import as_places as _as_places
+from ..core.tensor.shapes import as_pair as _as_pair
+from ..core.tensor.shapes import taken as _taken
 from ..tensor import Tensor
 from ._colour import cvt_color
 from ._deform import correlation
 from ._grid_sample import grid_sample
 from ._resize import interpolate, resize
 from ._roi import batched_nms, nms, roi_align, roi_pooling
-from ._sample import back_to_dtype, check_border, check_interpolation, grid, sample, to_nchw
+from ._sample import back_to_dtype as _back_to_dtype
+from ._sample import check_border as _check_border
+from ._sample import check_interpolation as _check_interpolation
+from ._sample import grid as _grid
+from ._sample import sample as _sample
+from ._sample import to_nchw as _to_nchw
 
 __all__ = [
     "batched_nms", "correlation", "cvt_color", "grid_sample", "interpolate", "nms", "nvof", "remap", "roi_align",
@@ -41,9 +48,10 @@ def remap(
     map_xy : Tensor
         [n, oh, ow, 2], float32, in pixels; (0, 0) is the centre of the first one.
     border_mode : str
-        What lies outside, "replicate", "reflect", "reflect_101", "wrap", or "constant".
+        What lies outside of the image: "replicate", "reflect", "reflect_101", "wrap", or
+        "constant".
     scalar : float
-        The pixel outside for "constant".
+        Value outside of the image for "constant".
     interp_mode : str
         "nearest", "linear", "area" (as linear), "cubic" or "lanczos4".
 
@@ -57,6 +65,11 @@ def remap(
     ValueError
         For an unknown mode or shapes that do not fit.
 
+    See Also
+    --------
+    functional.vision.grid_sample : Takes places between -1 and 1.
+    warp_perspective : Computes the places from matrices.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -67,15 +80,15 @@ def remap(
     >>> F.vision.remap(x, places, border_mode="constant").numpy()
     array([[[[20., 25.,  0.]]]], dtype=float32)
     """
-    require_tensors("remap", inp, map_xy)
-    border, interp = check_border(border_mode, "remap"), check_interpolation(interp_mode, "remap")
+    _require_tensors("remap", inp, map_xy)
+    border, interp = _check_border(border_mode, "remap"), _check_interpolation(interp_mode, "remap")
     n, *_, two = (*map_xy._tuple_shape, 0, 0)[:2] if map_xy.ndim != 4 else map_xy._tuple_shape
     if map_xy.ndim != 4 or inp.ndim != 4 or two != 2 or n != inp._tuple_shape[0]:
         raise ValueError(
             f"remap: map_xy {list(map_xy._tuple_shape)} is not [n, h, w, 2] with the n of the images {list(inp._tuple_shape)}"
         )
-    x, y = (taken(map_xy, 3, i) for i in (0, 1))
-    return back_to_dtype(to_nchw(sample(inp, y, x, border, scalar, interp)), inp.dtype)
+    x, y = (_taken(map_xy, 3, i) for i in (0, 1))
+    return _back_to_dtype(_to_nchw(_sample(inp, y, x, border, scalar, interp)), inp.dtype)
 
 
 def warp_perspective(
@@ -98,17 +111,18 @@ def warp_perspective(
     mat : Tensor
         [n, 3, 3], float32, from pixels of the result to pixels of inp.
     out_shape : (int, int), int or Tensor
-        (h, w), or one number for both.
+        Extents (h, w) of the result, or one number for both.
     mat_idx : iterable of int, Tensor or None
-        The image that each matrix reads; None is one each.
+        Index of the image that each matrix reads; None: the i-th matrix reads the i-th image.
     border_mode : str
-        As in `remap`.
+        What lies outside of the image: "replicate", "reflect", "reflect_101", "wrap", or
+        "constant".
     border_val : float
-        What lies outside for "constant".
+        Value outside of the image for "constant".
     format : str
-        "NCHW" or "NHWC".
+        Order of the axes: "NCHW" or "NHWC".
     interp_mode : str
-        As in `remap`.
+        "nearest", "linear", "area" (as linear), "cubic" or "lanczos4".
 
     Returns
     -------
@@ -129,31 +143,31 @@ def warp_perspective(
     array([[[[1., 3.],
              [2., 4.]]]], dtype=float32)
     """
-    require_tensors("warp_perspective", inp, mat)
+    _require_tensors("warp_perspective", inp, mat)
     border, interp = (
-        check_border(border_mode, "warp_perspective"),
-        check_interpolation(interp_mode, "warp_perspective"),
+        _check_border(border_mode, "warp_perspective"),
+        _check_interpolation(interp_mode, "warp_perspective"),
     )
     nhwc = _is_nhwc(format, "warp_perspective")
-    images = to_nchw(inp) if nhwc else inp
+    images = _to_nchw(inp) if nhwc else inp
     if mat.ndim != 3 or mat._tuple_shape[1:] != (3, 3):
         raise ValueError(f"warp_perspective: mat has shape {list(mat._tuple_shape)}, not [n, 3, 3]")
-    h, w = as_pair(out_shape, "warp_perspective: out_shape")
+    h, w = _as_pair(out_shape, "warp_perspective: out_shape")
     batch = None
     if mat_idx is not None:
         batch = (
-            mat_idx if isinstance(mat_idx, Tensor) else apply_const(np.asarray(mat_idx, np.int32))
+            mat_idx if isinstance(mat_idx, Tensor) else _apply_const(np.asarray(mat_idx, np.int32))
         )
-        batch = as_places(batch)
+        batch = _as_places(batch)
     if mat._tuple_shape[0] != (
-        images._tuple_shape[0] if batch is None else math.prod(batch._tuple_shape)
+        images._tuple_shape[0] if batch is None else _math.prod(batch._tuple_shape)
     ):
         raise ValueError(
             f"warp_perspective: {mat._tuple_shape[0]} matrices for {images._tuple_shape[0]} images"
         )
     y, x = _project(mat, h, w)
-    out = back_to_dtype(sample(images, y, x, border, border_val, interp, batch), inp.dtype)
-    return out if nhwc else to_nchw(out)
+    out = _back_to_dtype(_sample(images, y, x, border, border_val, interp, batch), inp.dtype)
+    return out if nhwc else _to_nchw(out)
 
 
 def _is_nhwc(format: str, op: str) -> bool:
@@ -167,19 +181,19 @@ def _is_nhwc(format: str, op: str) -> bool:
 def _project(mat: Tensor, h: int, w: int) -> tuple[Tensor, Tensor]:
     """Rows and columns, [n, h, w], that the matrices send the output pixels to."""
     n = mat._tuple_shape[0]
-    rows, cols = grid(h, w)
+    rows, cols = _grid(h, w)
     m = [
         [
-            ops.reshape(
-                ops.slice(mat, begin=(0, i, j), end=(n, i + 1, j + 1), step=(1, 1, 1)),
+            _ops.reshape(
+                _ops.slice(mat, begin=(0, i, j), end=(n, i + 1, j + 1), step=(1, 1, 1)),
                 shape=(n, 1, 1),
             )
             for j in range(3)
         ]
         for i in range(3)
     ]
-    u, v, d = (ops.add(ops.add(ops.mul(cols, r[0]), ops.mul(rows, r[1])), r[2]) for r in m)
-    return ops.true_div(v, d), ops.true_div(u, d)
+    u, v, d = (_ops.add(_ops.add(_ops.mul(cols, r[0]), _ops.mul(rows, r[1])), r[2]) for r in m)
+    return _ops.true_div(v, d), _ops.true_div(u, d)
 
 
 def warp_affine(
@@ -201,20 +215,25 @@ def warp_affine(
     mat : Tensor
         [n, 2, 3], float32, from pixels of the result to pixels of inp.
     out_shape : (int, int), int or Tensor
-        As in `warp_perspective`.
+        Extents (h, w) of the result, or one number for both.
     border_mode : str
-        As in `warp_perspective`.
+        What lies outside of the image: "replicate", "reflect", "reflect_101", "wrap", or
+        "constant".
     border_val : float
-        As in `warp_perspective`.
+        Value outside of the image for "constant".
     format : str
-        "NHWC" or "NCHW".
+        Order of the axes: "NHWC" or "NCHW".
     interp_mode : str
-        As in `warp_perspective`.
+        "nearest", "linear", "area" (as linear), "cubic" or "lanczos4".
 
     Returns
     -------
     Tensor
         [n, oh, ow, c] or [n, c, oh, ow], as ``format`` says, the dtype of ``inp``.
+
+    See Also
+    --------
+    warp_perspective : Takes 3 by 3 matrices.
 
     Examples
     --------
@@ -224,11 +243,11 @@ def warp_affine(
     >>> F.vision.warp_affine(x, shift, (1, 3), border_mode="constant", format="NCHW").numpy()
     array([[[[2., 3., 0.]]]], dtype=float32)
     """
-    require_tensors("warp_affine", inp, mat)
+    _require_tensors("warp_affine", inp, mat)
     n = mat._tuple_shape[0]
     if mat._tuple_shape[1:] == (2, 3):
         last = np.broadcast_to(np.array([[[0, 0, 1]]], np.float32), (n, 1, 3))
-        mat = ops.concat(mat, apply_const(np.ascontiguousarray(last)), axis=1)
+        mat = _ops.concat(mat, _apply_const(np.ascontiguousarray(last)), axis=1)
     return warp_perspective(
         inp,
         mat,
@@ -246,7 +265,7 @@ def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, h, w, c], any dtype.
+        Tensor of shape [n, h, w, c], any dtype.
     vertical, horizontal : bool
         Whether to mirror along height and width.
 
@@ -263,13 +282,13 @@ def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
     array([[2., 3.],
            [0., 1.]], dtype=float32)
     """
-    require_tensors("flip", inp)
+    _require_tensors("flip", inp)
     n, h, w, c = inp._tuple_shape
     begin, end, step = [0, 0, 0, 0], [n, h, w, c], [1, 1, 1, 1]
     for axis, wanted in ((1, vertical), (2, horizontal)):
         if wanted:
             begin[axis], end[axis], step[axis] = end[axis] - 1, -1, -1
-    return ops.slice(inp, begin=tuple(begin), end=tuple(end), step=tuple(step))
+    return _ops.slice(inp, begin=tuple(begin), end=tuple(end), step=tuple(step))
 
 
 def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
@@ -278,9 +297,9 @@ def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
     Parameters
     ----------
     inp : Tensor
-        [n, h, w, c], any dtype.
+        Tensor of shape [n, h, w, c], any dtype.
     clockwise : bool
-        False turns counter-clockwise.
+        Whether to turn clockwise; False turns counter-clockwise.
 
     Returns
     -------
@@ -295,8 +314,8 @@ def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
     array([[2., 0.],
            [3., 1.]], dtype=float32)
     """
-    require_tensors("rot90", inp)
-    return flip(ops.transpose(inp, perm=(0, 2, 1, 3)), vertical=not clockwise, horizontal=clockwise)
+    _require_tensors("rot90", inp)
+    return flip(_ops.transpose(inp, perm=(0, 2, 1, 3)), vertical=not clockwise, horizontal=clockwise)
 
 
 def rotate(
@@ -309,16 +328,16 @@ def rotate(
     inp : Tensor
         [n, c, h, w], or [n, h, w, c] for format "NHWC".
     angle : float
-        In degrees.
+        Angle in degrees, counter-clockwise.
     format : str
-        "NCHW" or "NHWC".
+        Order of the axes: "NCHW" or "NHWC".
     interp_mode : str
-        As in `remap`.
+        "nearest", "linear", "area" (as linear), "cubic" or "lanczos4".
 
     Returns
     -------
     Tensor
-        The shape of ``inp``; what comes in from outside is 0.
+        The shape of ``inp``; pixels from outside are 0.
 
     Raises
     ------
@@ -334,7 +353,7 @@ def rotate(
            [1., 4., 7.],
            [0., 3., 6.]], dtype=float32)
     """
-    require_tensors("rotate", inp)
+    _require_tensors("rotate", inp)
     nhwc = _is_nhwc(format, "rotate")
     n, h, w = (inp._tuple_shape[i] for i in ((0, 1, 2) if nhwc else (0, 2, 3)))
     turn = np.deg2rad(angle)
@@ -343,8 +362,8 @@ def rotate(
     mat = np.array(
         [[cos, -sin, cx - cos * cx + sin * cy], [sin, cos, cy - sin * cx - cos * cy], [0, 0, 1]]
     )
-    note_extent_read(inp, 0)
-    mats = apply_const(np.ascontiguousarray(np.broadcast_to(mat.astype(np.float32), (n, 3, 3))))
+    _note_extent_read(inp, 0)
+    mats = _apply_const(np.ascontiguousarray(np.broadcast_to(mat.astype(np.float32), (n, 3, 3))))
     return warp_perspective(
         inp,
         mats,
@@ -369,7 +388,7 @@ def nvof(src: Tensor, precision: int = 1) -> Tensor:
     Returns
     -------
     Tensor
-        None of the devices that are supported today gives one.
+        The flow; no supported device computes it today.
 
     Raises
     ------

@@ -54,14 +54,14 @@ def _is_word(text: str) -> bool:
 
 @dataclasses.dataclass
 class PythonCode:
-    """Source that was generated from a graph.
+    """Holds source that was generated from a graph.
 
     Parameters
     ----------
     src : str
-        Of the function ``forward``, imports before it.
+        Source of the function ``forward``, with its imports.
     globals : dict of str
-        Other names that it reads.
+        Values of the other names that the source reads.
 
     Examples
     --------

@@ -89,14 +89,14 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     Returns
     -------
     callable or str
-        What was given.
+        The function or name that was given.
 
     Raises
     ------
     RuntimeError
         Inside a function.
     ValueError
-        For another thing.
+        For an object that is neither.
 
     Examples
     --------

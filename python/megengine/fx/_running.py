@@ -76,11 +76,11 @@ class Interpreter:
         Parameters
         ----------
         *args : object
-            The inputs.
+            Inputs of the graph, in order.
         initial_env : dict of Node or None
             Node to value; these nodes are not run.
         enable_io_processing : bool
-            Taken for compatibility.
+            Has no effect; taken for compatibility.
 
         Returns
         -------
@@ -106,7 +106,7 @@ class Interpreter:
         Parameters
         ----------
         n : Node
-            The node.
+            Node of the graph that is run.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class Interpreter:
         args : tuple
             The default, if there is one.
         kwargs : dict of str
-            Empty.
+            Has no entries for this opcode.
 
         Returns
         -------
@@ -136,7 +136,7 @@ class Interpreter:
         Raises
         ------
         TypeError
-            When there is neither a value nor a default.
+            If there is neither a value nor a default.
         """
         if target.startswith("**"):
             return {}
@@ -155,11 +155,11 @@ class Interpreter:
         Parameters
         ----------
         target : str
-            Its dotted path.
+            Dotted path of the attribute.
         args : tuple
-            Empty.
+            Has no items for this opcode.
         kwargs : dict of str
-            Empty.
+            Has no entries for this opcode.
 
         Returns
         -------
@@ -174,7 +174,7 @@ class Interpreter:
         Parameters
         ----------
         target : callable
-            The function.
+            Function that is called.
         args : tuple
             Positional arguments, with values in place of nodes.
         kwargs : dict of str
@@ -183,7 +183,7 @@ class Interpreter:
         Returns
         -------
         object
-            What it returns.
+            The result of the call.
         """
         return target(*args, **kwargs)
 
@@ -197,12 +197,12 @@ class Interpreter:
         args : tuple
             The object, then the positional arguments.
         kwargs : dict of str
-            Arguments by name.
+            Arguments by name, with values in place of nodes.
 
         Returns
         -------
         object
-            What it returns.
+            The result of the call.
         """
         return getattr(args[0], target)(*args[1:], **kwargs)
 
@@ -212,7 +212,7 @@ class Interpreter:
         Parameters
         ----------
         target : str
-            Its dotted path.
+            Dotted path of the module.
         args : tuple
             Positional arguments, with values in place of nodes.
         kwargs : dict of str
@@ -221,7 +221,7 @@ class Interpreter:
         Returns
         -------
         object
-            What it returns.
+            The result of the call.
         """
         return self.fetch_attr(target)(*args, **kwargs)
 
@@ -231,11 +231,11 @@ class Interpreter:
         Parameters
         ----------
         target : str
-            The word "output".
+            Always the word "output".
         args : tuple
-            The result.
+            Tuple of one item, the result.
         kwargs : dict of str
-            Empty.
+            Has no entries for this opcode.
 
         Returns
         -------
@@ -250,7 +250,7 @@ class Interpreter:
         Parameters
         ----------
         target : str
-            Its dotted path.
+            Dotted path of the attribute.
 
         Returns
         -------
@@ -270,7 +270,7 @@ class Interpreter:
         Parameters
         ----------
         n : Node
-            The node.
+            Node whose arguments are wanted.
 
         Returns
         -------
@@ -285,9 +285,9 @@ class Interpreter:
         Parameters
         ----------
         args : Node, constant or container
-            The tree.
+            Tree of tuples, lists, dicts and slices with nodes and constants.
         n : Node
-            What reads it, for the message of an error.
+            Node that reads the tree; the message of an error names it.
 
         Returns
         -------

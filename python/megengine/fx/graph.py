@@ -51,15 +51,14 @@ class NodeList:
 
 
 class Graph(core.Graph):
-    """A program as nodes in the order in which they run: inputs first, the output last.
+    """Holds a program as nodes in the order in which they run: inputs first, the output last.
 
-    The nodes of a traced module (`traced_module.expr`) make several values, or others than
-    themselves.
+    Nodes of a traced module (`traced_module.expr`) may make several values.
 
     Parameters
     ----------
     owning_module : GraphModule or None
-        Whose graph this is. Names in call_module and get_attr nodes are paths from it.
+        Module that the graph belongs to. Names in call_module and get_attr nodes are paths from it.
 
     Examples
     --------
@@ -100,20 +99,24 @@ class Graph(core.Graph):
     ) -> Node:
         """Makes a node at the insertion point.
 
-        That is the end, unless in `inserting_before` or `inserting_after`.
+        The insertion point is the end of the graph, except in `inserting_before` and
+        `inserting_after`.
 
         Parameters
         ----------
         op : str
-            Opcode, as of `Node`.
+            Opcode: "placeholder", "get_attr", "call_function", "call_method", "call_module" or
+            "output".
         target : str or callable
-            As of `Node`.
+            A callable for call_function; else the input's name, the dotted path of an attribute or
+            module, the method's name, or "output".
         args : tuple or None
-            As of `Node`; None for none.
+            Positional arguments: trees of tuples, lists, dicts and slices with nodes and constants;
+            None for none.
         kwargs : dict of str or None
-            As of `Node`; None for none.
+            Arguments by name, such trees; None for none.
         name : str or None
-            What to call the value; made unique. By default from the target.
+            Name of the value, which is made unique; None takes it from the target.
         type_expr : object
             An annotation, kept in ``node.type``.
 
@@ -127,7 +130,7 @@ class Graph(core.Graph):
         ValueError
             For an unknown opcode or a target of the wrong kind.
         GraphError
-            For arguments that are nodes of another graph, and in the graph of a traced module.
+            For arguments that are nodes of another graph, and for the graph of a traced module.
         """
         wanted = name or self._name_for(op, target)
         self._must_hold_nodes_alone("create_node")
@@ -153,11 +156,11 @@ class Graph(core.Graph):
         Parameters
         ----------
         name : str
-            Of the parameter; ``*name`` and ``**name`` take the remaining arguments.
+            Name of the parameter; ``*name`` and ``**name`` take the remaining arguments.
         type_expr : object
             The annotation of the input.
         default_value : object
-            Makes the input optional.
+            Default of the input, which makes it optional.
 
         Returns
         -------
@@ -175,7 +178,7 @@ class Graph(core.Graph):
         qualified_name : str
             Dotted path of the attribute.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -196,13 +199,14 @@ class Graph(core.Graph):
         Parameters
         ----------
         the_function : callable
-            What to call.
+            Function that the node calls.
         args : tuple or None
-            As of `Node`; None for none.
+            Positional arguments: trees of tuples, lists, dicts and slices with nodes and constants;
+            None for none.
         kwargs : dict of str or None
-            As of `Node`; None for none.
+            Arguments by name, such trees; None for none.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -236,13 +240,13 @@ class Graph(core.Graph):
         Parameters
         ----------
         method_name : str
-            Of the method.
+            Name of the method that is called.
         args : tuple or None
             The object, then the positional arguments.
         kwargs : dict of str or None
             Arguments by name; None for none.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -265,11 +269,12 @@ class Graph(core.Graph):
         module_name : str
             Dotted path of the module.
         args : tuple or None
-            As of `Node`; None for none.
+            Positional arguments: trees of tuples, lists, dicts and slices with nodes and constants;
+            None for none.
         kwargs : dict of str or None
-            As of `Node`; None for none.
+            Arguments by name, such trees; None for none.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -284,9 +289,9 @@ class Graph(core.Graph):
         Parameters
         ----------
         result : Node, constant or container
-            What to return; tuples, lists and dicts may hold nodes and constants.
+            The result; tuples, lists and dicts may hold nodes and constants.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -297,7 +302,7 @@ class Graph(core.Graph):
 
     @property
     def output_node(self) -> Node:
-        """The node that returns the result. GraphError when there is none."""
+        """The node that returns the result. GraphError if there is none."""
         for node in reversed(self):
             if node.op == "output":
                 return node
@@ -311,12 +316,12 @@ class Graph(core.Graph):
         Parameters
         ----------
         n : Node or None
-            None is for the beginning.
+            The node; None stands for the beginning of the graph.
 
         Returns
         -------
         context manager
-            Its end gives the former place back.
+            Leaving it restores the former place.
         """
         return _InsertPoint(self, self._place(n) if n is not None else self.first)
 
@@ -326,12 +331,12 @@ class Graph(core.Graph):
         Parameters
         ----------
         n : Node or None
-            None is for the end.
+            The node; None stands for the end of the graph.
 
         Returns
         -------
         context manager
-            Its end gives the former place back.
+            Leaving it restores the former place.
         """
         return _InsertPoint(self, self.following(self._place(n)) if n is not None else None)
 
@@ -343,19 +348,19 @@ class Graph(core.Graph):
     # -- edits -----------------------------------------------------------------------------------
 
     def insert(self, call: Any, before: Call | None = None) -> None:
-        """Puts a call that stands in no graph into this one.
+        """Puts a node that stands in no graph into this one.
 
         Parameters
         ----------
         call : Node
-            What to insert.
+            Node that stands in no graph yet.
         before : Node or None
             The node that follows it; None is for the end.
 
         Raises
         ------
         GraphError
-            When ``call`` stands in a graph, or ``before`` in another one.
+            If ``call`` stands in a graph, or ``before`` in another one.
         """
         super().insert(call, before)
         call._maker = self
@@ -371,7 +376,7 @@ class Graph(core.Graph):
         Raises
         ------
         GraphError
-            While another node reads it; names the readers.
+            If another node reads it; the message names the readers.
         """
         self.erase(to_erase)
 
@@ -381,7 +386,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         call : Node
-            As of `erase_node`.
+            Node that no other node reads.
         """
         following = self.following(call) if call._holder is self else None
         super().erase(call)
@@ -398,7 +403,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         node : Node
-            What to copy.
+            Node of this or another graph.
         arg_transform : callable
             Called with each node that ``node`` reads; returns the node of this graph to read
             instead.
@@ -427,17 +432,18 @@ class Graph(core.Graph):
         Parameters
         ----------
         g : Graph
-            What to copy.
+            Graph whose nodes are copied.
         val_map : dict of Node to Node
-            Old node to value here; nodes in it are not copied, copies are added.
+            Mapping of a node of ``g`` to its value here. Nodes in it are not copied; the copies are
+            added to it.
         return_output_node : bool
             Whether to return the output node of ``g`` too.
 
         Returns
         -------
         Node, container or None
-            What ``g`` returns, in terms of this graph; with return_output_node, a pair of that and
-            ``g``'s output node.
+            The result of ``g`` in terms of this graph; with return_output_node, a pair of that and
+            the output node of ``g``.
         """
         output = next((node for node in reversed(g) if node.op == "output"), None)
         copy_calls(
@@ -457,17 +463,17 @@ class Graph(core.Graph):
         return copied
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] = Node.is_impure) -> bool:
-        """Erases nodes that nobody reads and that change nothing.
+        """Erases nodes that no node reads and that change nothing.
 
         Parameters
         ----------
         is_impure_node : callable
-            Called with a node that nobody reads; True keeps it.
+            Function that is called with a node that no node reads; True keeps the node.
 
         Returns
         -------
         bool
-            Whether there were any.
+            Whether a node was erased.
 
         Raises
         ------
@@ -478,17 +484,17 @@ class Graph(core.Graph):
         return self.erase_dead(is_impure_node) > 0
 
     def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
-        """Erases, from the end, nodes that nobody reads, but for inputs and the output.
+        """Erases, from the end, nodes that no node reads, except inputs and the output.
 
         Parameters
         ----------
         is_needed : callable
-            Called with a node that nobody reads; True keeps it.
+            Function that is called with a node that no node reads; True keeps the node.
 
         Returns
         -------
         int
-            How many there were.
+            Number of erased nodes.
         """
         return super().erase_dead(lambda call: call.op in ("placeholder", "output") or is_needed(call))
 
@@ -517,14 +523,14 @@ class Graph(core.Graph):
     def lint(self, for_inference: bool = False) -> list[str]:
         """Checks that the graph is well formed.
 
-        Inputs stand before other nodes and one output, if any, is the last; every node reads only
-        earlier ones and is listed by those as a user; names are unique; targets have the right kind
-        and, with an owning_module, exist in it, and that module runs this graph.
+        In such a graph, inputs stand before other nodes, and one output, if any, is the last. Every
+        node reads only earlier ones, which list it as a user. Names are unique. Targets have the
+        right kind and, with an owning_module, exist in it, and that module runs this graph.
 
         Parameters
         ----------
         for_inference : bool
-            Whether to check also that nothing that is called is in training mode.
+            Whether to check also that no called module is in training mode.
 
         Returns
         -------
@@ -535,7 +541,7 @@ class Graph(core.Graph):
         Raises
         ------
         GraphError
-            For a graph that is not well formed; names the node and its line.
+            For a graph that is not well formed; the message names the node and its line.
         """
         return lint(self, for_inference)
 
@@ -564,7 +570,7 @@ class Graph(core.Graph):
         Parameters
         ----------
         root_module : str
-            What its first parameter, the module, is called.
+            Name of the function's first parameter, the module.
 
         Returns
         -------

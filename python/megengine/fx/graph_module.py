@@ -49,17 +49,17 @@ class GraphModule(M.Module):
     Parameters
     ----------
     root : Module or mapping of str
-        A module, or dotted paths to modules and tensors. What the graph names is taken from it, at
-        the same paths, and shared with it; the modules on the way are new, plain ones.
+        A module, or a mapping of dotted paths to modules and tensors. The new module shares what
+        the graph names with it, at the same paths; the modules on the way are new, plain ones.
     graph : Graph
-        Belongs to the new module afterwards.
+        Graph to run, which belongs to the new module afterwards.
     class_name : str
-        Of the class that stands in generated code.
+        Name of the class in generated code.
 
     Raises
     ------
     TypeError
-        For what is no graph.
+        If ``graph`` is no graph.
     KeyError
         For a name in the graph that a mapping lacks.
     AttributeError
@@ -159,7 +159,7 @@ class GraphModule(M.Module):
 
     @property
     def graph(self) -> Graph:
-        """The graph; assigning one recompiles. TypeError for another thing."""
+        """The graph; assigning another graph recompiles. TypeError for other objects."""
         return self._graph
 
     @graph.setter
@@ -214,14 +214,14 @@ class GraphModule(M.Module):
         Parameters
         ----------
         target : str
-            The path; modules on the way that are missing are made.
+            Dotted path of the module; modules on the way that are missing are made.
         m : Module
-            What to put there.
+            Module that is put there.
 
         Returns
         -------
         bool
-            False, and nothing is done, when something else is in the way.
+            False if something else is in the way; then nothing is done.
         """
         holder: Any = self
         for step in target.split(".")[:-1]:
@@ -240,12 +240,12 @@ class GraphModule(M.Module):
         Parameters
         ----------
         target : str
-            The path.
+            Dotted path of the module.
 
         Returns
         -------
         bool
-            False when there is no module.
+            False if there is no module at the path.
         """
         path, _, last = target.rpartition(".")
         holder = attribute_at(self, path, default=None)
@@ -255,7 +255,8 @@ class GraphModule(M.Module):
         return True
 
     def delete_all_unused_submodules(self) -> None:
-        """Delete modules that the graph neither calls nor reads from, nor any module below or above those."""
+        """Deletes modules that the graph neither calls nor reads from; those below and above
+        modules in use stay."""
         used: set[str] = set()
         kept: set[str] = set()
         for node in self._graph.nodes:
@@ -285,7 +286,7 @@ class GraphModule(M.Module):
         Raises
         ------
         ModelFileError
-            A ValueError, for what is not data, such as hooks.
+            If the module holds what is not data, such as hooks; the error is a ValueError.
         """
         modules.save(self, f)
 
@@ -314,27 +315,33 @@ class GraphModule(M.Module):
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: MapLocation = None) -> GraphModule:
     """Reads the GraphModule that `GraphModule.save` wrote.
 
-    Reading runs no code that the file chose.
+    No code that the file chooses is run.
 
     Parameters
     ----------
     f : str, path or binary file
         Where to read; a file must be open for reading.
     trusted : iterable or mapping of str
-        Functions and classes of yours that the graph calls: a list, or a mapping from the names in
-        the file.
+        Functions and classes of the program that the graph calls: a list, or a mapping from the
+        names in the file.
     map_location : str, mapping of str to str, callable or None
-        As of `megengine.load`.
+        Where tensors go: a device, a mapping of devices, or a function from logical device name to
+        device, as in `megengine.load`. None: where they were.
 
     Returns
     -------
     GraphModule
-        With tensors of its own.
+        The module, with tensors of its own.
 
     Raises
     ------
     ModelFileError
-        A ValueError, for a file that cannot be read.
+        For a file that cannot be read; the error is a ValueError.
+
+    See Also
+    --------
+    fx.GraphModule.save : Writes such a file.
+    onnx.load : Reads an ONNX model.
 
     Examples
     --------

@@ -28,14 +28,14 @@ class _TransformerTracer(Tracer):
 
 
 class Transformer(Interpreter):
-    """An Interpreter that makes a new graph: its methods take and return proxies.
+    """Makes a new graph by interpreting another one: its methods take and return proxies.
 
     An overridden method may leave a node out (return one of its arguments), or record others.
 
     Parameters
     ----------
     module : GraphModule
-        Whose graph is transformed; it is not changed.
+        Module whose graph is transformed; the module is not changed.
 
     Examples
     --------
@@ -66,12 +66,12 @@ class Transformer(Interpreter):
         args : tuple
             The default, if there is one.
         kwargs : dict of str
-            Empty.
+            Has no entries for this opcode.
 
         Returns
         -------
         Proxy
-            Of the new node.
+            The proxy of the new node.
         """
         return self.tracer.create_proxy("placeholder", target, args, {})
 
@@ -81,16 +81,16 @@ class Transformer(Interpreter):
         Parameters
         ----------
         target : str
-            Its dotted path.
+            Dotted path of the attribute.
         args : tuple
-            Empty.
+            Has no items for this opcode.
         kwargs : dict of str
-            Empty.
+            Has no entries for this opcode.
 
         Returns
         -------
         Proxy
-            Of the new node.
+            The proxy of the new node.
         """
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
@@ -100,7 +100,7 @@ class Transformer(Interpreter):
         Parameters
         ----------
         target : callable
-            The function.
+            Function that is called.
         args : tuple
             Positional arguments, with proxies in place of nodes.
         kwargs : dict of str
@@ -109,7 +109,7 @@ class Transformer(Interpreter):
         Returns
         -------
         Proxy
-            Of the new node; an override may return another value.
+            The proxy of the new node; an override may return another value.
         """
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
@@ -128,7 +128,7 @@ class Transformer(Interpreter):
         Returns
         -------
         Proxy
-            Of the new node; an override may return another value.
+            The proxy of the new node; an override may return another value.
         """
         return self.tracer.create_proxy("call_method", target, args, kwargs)
 
@@ -138,7 +138,7 @@ class Transformer(Interpreter):
         Parameters
         ----------
         target : str
-            Its dotted path.
+            Dotted path of the module.
         args : tuple
             Positional arguments, with proxies in place of nodes.
         kwargs : dict of str
@@ -147,12 +147,12 @@ class Transformer(Interpreter):
         Returns
         -------
         Proxy
-            Of the new node; an override may return another value.
+            The proxy of the new node; an override may return another value.
         """
         return self.tracer.create_proxy("call_module", target, args, kwargs)
 
     def run_node(self, n: Node) -> Any:
-        """Runs a node; what it records belongs to the module and the line of ``n``.
+        """Runs a node; the new nodes keep the module and the line of ``n``.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Transformer(Interpreter):
         Returns
         -------
         object
-            A proxy, or what the method of its opcode returned.
+            A proxy, or another value that the method of its opcode returned.
         """
         last = self.new_graph.last
         result = super().run_node(n)

@@ -137,9 +137,9 @@ class Node(Call, Value):
     Parameters
     ----------
     graph : Graph or None
-        That the node belongs to.
+        Graph that contains the node; None for none.
     name : str
-        Variable of the value in generated code, unique in the graph.
+        Name of the value's variable in generated code, unique in the graph.
     op : str
         "placeholder", "get_attr", "call_function", "call_method", "call_module" or "output".
     target : str or callable
@@ -221,7 +221,7 @@ class Node(Call, Value):
         args : sequence
             Positional arguments, as of `Node`.
         kwargs : dict of str
-            Arguments by name.
+            Arguments by name, as of `Node`.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class Node(Call, Value):
         Parameters
         ----------
         other : Node
-            Of the same graph.
+            Node of the same graph.
         """
         self._maker.move(other, before=self)
 
@@ -300,7 +300,7 @@ class Node(Call, Value):
         Parameters
         ----------
         other : Node
-            Of the same graph.
+            Node of the same graph.
         """
         if other is not self:
             self._maker.move(other, before=self.next)
@@ -314,16 +314,16 @@ class Node(Call, Value):
         *,
         propagate_meta: bool = False,
     ) -> list[Node]:
-        """Lets the users of this node read another one instead.
+        """Makes the users of this node read another one instead.
 
         Parameters
         ----------
         replace_with : Node
-            What to read.
+            Node that the users read from now on.
         delete_user_cb : callable
-            Called with each user; False leaves that user as it is.
+            Called with each user; where it returns False, that user stays as it is.
         propagate_meta : bool
-            Whether ``replace_with``, whose meta must be empty, takes this node's.
+            Whether ``replace_with``, whose meta must be empty, takes the meta of this node.
 
         Returns
         -------
@@ -333,7 +333,7 @@ class Node(Call, Value):
         Raises
         ------
         AssertionError
-            With propagate_meta, when ``replace_with`` has meta of its own.
+            With propagate_meta, if ``replace_with`` has meta of its own.
         """
         if propagate_meta:
             if replace_with.meta.keys() - {MODULE}:
@@ -349,9 +349,9 @@ class Node(Call, Value):
         Parameters
         ----------
         old_input : Node
-            What is read now.
+            Node that is read now.
         new_input : Node, constant or container
-            What to read.
+            Value that is read from now on.
         """
         self.replace_input(old_input, new_input)
 
@@ -361,14 +361,14 @@ class Node(Call, Value):
         Parameters
         ----------
         idx : int
-            Its index.
+            Index of the argument, counted from 0.
         arg : Node, constant or container
-            The new one.
+            New argument: a node, a constant or a tree of them.
 
         Raises
         ------
         IndexError
-            When there is none at the index.
+            If there is no argument at the index.
         """
         args = list(self.args)
         try:
@@ -380,14 +380,14 @@ class Node(Call, Value):
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Puts in a positional argument.
+        """Inserts a positional argument.
 
         Parameters
         ----------
         idx : int
-            Of the argument that comes after it.
+            Index of the argument that comes after it.
         arg : Node, constant or container
-            The new one.
+            New argument: a node, a constant or a tree of them.
         """
         self.args = (*self.args[:idx], arg, *self.args[idx:])
 
@@ -397,14 +397,14 @@ class Node(Call, Value):
         Parameters
         ----------
         key : str
-            Its name.
+            Name of the argument.
         arg : Node, constant or container
-            The new value.
+            New argument: a node, a constant or a tree of them.
         """
         self.kwargs = {**self.kwargs, key: arg}
 
     def is_impure(self) -> bool:
-        """Whether the node matters although nobody reads it: inputs, outputs, writes into tensors,
+        """Whether the node matters although no node reads it: inputs, outputs, writes into tensors,
         random numbers."""
         if self.op in ("placeholder", "output"):
             return True
@@ -425,7 +425,7 @@ class Node(Call, Value):
         return self.name
 
     def format_node(self) -> str:
-        """The line that ``str(graph)`` shows for this node."""
+        """Returns the line that ``str(graph)`` shows for this node."""
         if self.op == "output":
             return f"return {self.args[0]}"
         head = f"%{self.name} : [#users={len(self.users)}] = {self.op}"

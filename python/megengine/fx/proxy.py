@@ -20,8 +20,8 @@ __all__ = ["Attribute", "Proxy", "TraceError"]
 
 
 class TraceError(ValueError):
-    """The program asked for something that only a run can tell; names the node and the program's
-    line.
+    """The program asked for a value that only a run can give; the message names the node and the
+    program's line.
 
     >>> from megengine import fx
     >>> try:
@@ -44,17 +44,17 @@ def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
 
 
 class Proxy(Unknown):
-    """A value of the program while it is traced: what is done with it becomes nodes.
+    """Stands for a value of the program while it is traced: operations on it become nodes.
 
-    Operators, methods, attributes and functions are recorded. What needs the value (conditions,
-    ``len``, loops) raises `TraceError`.
+    Operators, methods, attributes and functions are recorded. Conditions, ``len`` and loops, which
+    need the value, raise `TraceError`.
 
     Parameters
     ----------
     node : Node
-        That makes the value.
+        Node that makes the value.
     tracer : Tracer
-        What records.
+        Tracer that records the program.
 
     Examples
     --------

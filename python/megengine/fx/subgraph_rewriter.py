@@ -29,14 +29,14 @@ _COMMUTATIVE = frozenset({
 
 
 class Match(NamedTuple):
-    """A place where a pattern was found, as `replace_pattern` returns it.
+    """Describes a place where `replace_pattern` found a pattern.
 
     Parameters
     ----------
     anchor : Node
-        The last of its nodes; it is erased by now.
+        Last node of the match, which is erased by now.
     nodes_map : dict of Node
-        Node of the pattern to node or constant of the graph.
+        Mapping of a node of the pattern to a node or constant of the graph.
 
     Examples
     --------
@@ -62,22 +62,22 @@ def replace_pattern(
     """Puts a replacement wherever a pattern is found in a module, and recompiles.
 
     An input of the pattern stands for any value or constant, the same one wherever it is read.
-    Nodes match when they do the same: arguments may be positional or by keyword or left at their
-    default, those of commutative functions in either order; attributes and modules match by path.
-    Values inside a match that others read as well keep it from matching, as do inputs that come
-    only after a part of it.
+    Nodes match if they do the same: arguments may be positional, by keyword or left at their
+    default, and those of commutative functions may be in either order. Attributes and modules match
+    by path. A place does not match if other nodes read values inside of it, or if one of its inputs
+    is computed only after a part of it.
 
-    Matches do not overlap; they may touch, one reading another's result.
+    Matches do not overlap, but one may read the result of another.
 
     Parameters
     ----------
     gm : GraphModule
-        What to search and change.
+        Module that is searched and changed.
     pattern : callable, Module or Graph
-        What to find.
+        Program to look for: a function, a module or a graph.
     replacement : callable, Module or Graph
-        With as many inputs and results as the pattern. Attributes and modules that it names and
-        ``gm`` lacks are taken from it.
+        Program to put in place, with as many inputs and results as the pattern. Attributes and
+        modules that it names and ``gm`` lacks are taken from it.
     verify : Tensor, tuple or None
         A tensor or tuple of arguments for which results before and after are compared
         (`verify_same`).
@@ -85,14 +85,14 @@ def replace_pattern(
     Returns
     -------
     list of Match
-        In order.
+        The matches, in the order of the graph.
 
     Raises
     ------
     ValueError
         For a pattern without a computation, or for numbers of inputs or results that differ.
     VerificationError
-        When results on the arguments in verify differ.
+        If results on the arguments in verify differ.
 
     Examples
     --------

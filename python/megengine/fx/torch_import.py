@@ -39,19 +39,19 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
     """Converts a PyTorch model to a GraphModule on our tensors, with copies of its weights.
 
     Names of nodes, modules and parameters, shared weights and modes (eval, training) are kept.
-    Layers are those of `megengine.module` where there is one, so that passes know them, and weights
-    have their shapes. An ExportedProgram that cannot be converted as it is, is once more after
-    torch's decompositions. 64-bit dtypes become 32-bit ones; num_batches_tracked is left out.
-    Writes in place become new values: an input is not written.
+    Layers become those of `megengine.module` if there is a counterpart, so that passes know them,
+    and weights have their shapes. If an ExportedProgram cannot be converted as it is, torch's
+    decompositions are applied first. 64-bit dtypes become 32-bit ones; num_batches_tracked is left
+    out. Writes in place become new values: inputs are not changed.
 
     Parameters
     ----------
     gm : torch.fx.GraphModule, torch.export.ExportedProgram or torch.nn.Module
         The model; torch.fx traces another torch.nn.Module.
     rules : mapping or None
-        For what is unknown, or wanted otherwise: a class of modules to a function of a module that
-        returns ours; a function or operator of torch, or the name of a method, to a function with
-        the same arguments for our tensors.
+        Conversions that are missing or wanted otherwise. It maps a class of modules to a function
+        that takes such a module and returns one of ours; and a function or operator of torch, or
+        the name of a method, to a function with the same arguments on our tensors.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
     Raises
     ------
     ValueError
-        When nodes cannot be converted; lists all of them, and why.
+        If nodes cannot be converted; the message lists all of them, and why.
     TypeError
         For another kind of model.
     ImportError

@@ -35,7 +35,7 @@ node._IMPURE.add(check_concrete_arg)
 
 
 class Tracer:
-    """Records programs. Subclass it to say what is a leaf, or to change what is recorded.
+    """Records programs. Subclasses decide what is a leaf, or change what is recorded.
 
     Examples
     --------
@@ -53,14 +53,14 @@ class Tracer:
     # -- what to record --------------------------------------------------------------------------
 
     def is_leaf_module(self, m: M.Module, module_qualified_name: str) -> bool:
-        """Tells whether a module is called by one node, or its forward is traced into.
+        """Tells whether one node calls a module, instead of the nodes of its forward.
 
-        Layers of this package are leaves, but for Sequential.
+        Layers of this package are leaves, except Sequential.
 
         Parameters
         ----------
         m : Module
-            The module.
+            Module that is called.
         module_qualified_name : str
             Its dotted path from the root.
 
@@ -78,14 +78,14 @@ class Tracer:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Records a call of a module, or traces into it; called for each such call.
+        """Records a call of a module, or traces into it. The tracer calls this for each such call.
 
         Parameters
         ----------
         m : Module
-            The module.
+            Module that is called.
         forward : callable
-            Runs it.
+            Function that runs the module.
         args : tuple
             Positional arguments of the call.
         kwargs : dict of str
@@ -94,7 +94,7 @@ class Tracer:
         Returns
         -------
         object
-            What the caller gets.
+            The result of the call, usually a proxy.
         """
         path = self.path_of_module(m)
         if self.is_leaf_module(m, path):
@@ -106,19 +106,19 @@ class Tracer:
             self._inside = caller
 
     def getattr(self, attr: str, attr_val: Tensor) -> Any:
-        """Gives what forward gets when it reads a tensor of a module.
+        """Returns what forward gets when it reads a tensor of a module.
 
         Parameters
         ----------
         attr : str
             Name of the attribute.
         attr_val : Tensor
-            The tensor.
+            Tensor that the module holds.
 
         Returns
         -------
         Proxy or Tensor
-            A proxy for a tensor of the root's; another one stays.
+            A proxy for a tensor of the root; any other tensor itself.
         """
         path = self._tensors.get(id(attr_val))
         if path is None:
@@ -133,14 +133,14 @@ class Tracer:
         Parameters
         ----------
         value : Proxy
-            What the program assigns.
+            Value that the program assigns.
         tensor : Tensor
-            What the module holds.
+            Tensor that the module holds.
 
         Returns
         -------
         bool
-            Whether it is.
+            True if it is such a result.
         """
         node: Node = value.node
         path = self._tensors.get(id(tensor))
@@ -149,12 +149,12 @@ class Tracer:
         return node.op == "get_attr" and node is not value.node and node.target == path
 
     def path_of_module(self, mod: M.Module) -> str:
-        """Gives the dotted path of a module from the root.
+        """Returns the dotted path of a module from the root.
 
         Parameters
         ----------
         mod : Module
-            The module.
+            Module that is looked for.
 
         Returns
         -------
@@ -164,7 +164,7 @@ class Tracer:
         Raises
         ------
         NameError
-            When the root does not hold it.
+            If the root does not hold it.
         """
         path = self._modules.get(id(mod))
         if path is None:
@@ -191,17 +191,19 @@ class Tracer:
         Parameters
         ----------
         kind : str
-            Opcode.
+            Opcode: "placeholder", "get_attr", "call_function", "call_method", "call_module" or
+            "output".
         target : str or callable
-            As of `Node`.
+            A callable for call_function; else the input's name, the dotted path of an attribute or
+            module, the method's name, or "output".
         args : tuple
-            As of `Node`.
+            Positional arguments: trees of tuples, lists, dicts and slices with nodes and constants.
         kwargs : dict of str
-            As of `Node`.
+            Arguments by name, such trees of values.
         name : str or None
-            As of `Graph.create_node`.
+            Name of the value, which is made unique; None takes it from the target.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
@@ -218,12 +220,12 @@ class Tracer:
         Parameters
         ----------
         node : Node
-            Of the graph that is recorded.
+            Node of the graph that is recorded.
 
         Returns
         -------
         Proxy
-            That stands for its value.
+            The proxy that stands for its value.
         """
         return Proxy(node, self)
 
@@ -241,28 +243,31 @@ class Tracer:
         Parameters
         ----------
         kind : str
-            Opcode.
+            Opcode: "placeholder", "get_attr", "call_function", "call_method", "call_module" or
+            "output".
         target : str or callable
-            As of `Node`.
+            A callable for call_function; else the input's name, the dotted path of an attribute or
+            module, the method's name, or "output".
         args : tuple
-            As of `Node`, with proxies and tensors in place of nodes.
+            Positional arguments: trees of tuples, lists, dicts and slices with proxies, tensors and
+            constants.
         kwargs : dict of str
-            As args, by name.
+            Arguments by name, such trees of values.
         name : str or None
-            As of `Graph.create_node`.
+            Name of the value, which is made unique; None takes it from the target.
         type_expr : object
-            As of `Node`.
+            Annotation of the value, kept in ``node.type``; None for none.
 
         Returns
         -------
         Proxy
-            Of the new node.
+            The proxy of the new node.
         """
         args, kwargs = self.create_arg((args, kwargs))
         return self.proxy(self.create_node(kind, target, args, kwargs, name, type_expr))
 
     def create_arg(self, a: object) -> Argument:
-        """Gives an argument as nodes keep it: with nodes for proxies and tensors.
+        """Returns an argument as nodes keep it: with nodes in place of proxies and tensors.
 
         Parameters
         ----------
@@ -272,7 +277,7 @@ class Tracer:
         Returns
         -------
         Node, constant or container
-            In the same form.
+            The argument, in a container of the same form.
 
         Raises
         ------
@@ -312,17 +317,17 @@ class Tracer:
         Parameters
         ----------
         obj : Proxy
-            The condition.
+            Proxy whose truth is asked.
 
         Returns
         -------
         bool
-            Of a subclass.
+            What a subclass answers.
 
         Raises
         ------
         TraceError
-            Here, always.
+            Always, in this class.
         """
         raise unknown(
             obj,
@@ -337,17 +342,17 @@ class Tracer:
         Parameters
         ----------
         obj : Proxy
-            What the loop is over.
+            Proxy that the loop goes over.
 
         Returns
         -------
         iterator of Proxy
-            Of a subclass.
+            What a subclass answers.
 
         Raises
         ------
         TraceError
-            Here, always.
+            Always, in this class.
         """
         raise unknown(
             obj,
@@ -361,17 +366,17 @@ class Tracer:
         Parameters
         ----------
         obj : Proxy
-            What stands for the mapping.
+            Proxy that stands for the mapping.
 
         Returns
         -------
         iterable of str
-            Of a subclass.
+            What a subclass answers.
 
         Raises
         ------
         TraceError
-            Here, always.
+            Always, in this class.
         """
         raise unknown(obj, "the keys", "name the arguments")
 
@@ -382,13 +387,13 @@ class Tracer:
     ) -> Graph:
         """Runs a program once, on proxies, and returns its graph.
 
-        A forward with ``*args`` sees a proxy of the tuple: ``args[0]`` is known, how many there are
-        is not.
+        A forward with ``*args`` sees a proxy of the tuple: it can read ``args[0]``, but not the
+        number of arguments.
 
         Parameters
         ----------
         root : Module or callable
-            The program.
+            Module or function that is run once, on proxies.
         concrete_args : dict of str or None
             Name of an argument to the value with which the program is traced; the graph takes the
             argument still, but refuses other values.
@@ -396,14 +401,14 @@ class Tracer:
         Returns
         -------
         Graph
-            What the program does.
+            The graph of the program.
 
         Raises
         ------
         TraceError
-            Where the program depends on a value; names a node and a line.
+            If the program depends on a value; the message names a node and a line.
         TypeError
-            For what is neither a module nor a function.
+            If ``root`` is neither a module nor a function.
         ValueError
             For a name in concrete_args that the program does not take.
         """
@@ -493,9 +498,10 @@ def symbolic_trace(
     Parameters
     ----------
     root : Module or callable
-        Runs once, on proxies.
+        Module or function that is run once, on proxies.
     concrete_args : dict of str or None
-        As of `Tracer.trace`.
+        Name of an argument to the value with which the program is traced; the graph still takes the
+        argument, but refuses other values.
 
     Returns
     -------
@@ -505,11 +511,16 @@ def symbolic_trace(
     Raises
     ------
     TraceError
-        Where the program depends on a value; names a node and a line.
+        If the program depends on a value; the message names a node and a line.
     TypeError
-        For what is neither a module nor a function.
+        If ``root`` is neither a module nor a function.
     ValueError
         For a name in concrete_args that the program does not take.
+
+    See Also
+    --------
+    Tracer : Decides what becomes one node.
+    traced_module.trace_module : Runs the module on example arguments instead.
 
     Examples
     --------

@@ -19,7 +19,7 @@ _COMPUTES = "computes"  # key of Node.meta
 
 
 class VerificationError(AssertionError):
-    """An edit changed what a model computes; names the first node whose value differs.
+    """An edit changed what a model computes; the message names the first node whose value differs.
 
     Examples
     --------
@@ -48,11 +48,11 @@ def verify_same(before: M.Module, after: GraphModule, inputs: object, tolerance:
     Parameters
     ----------
     before : Module
-        The model.
+        The model before its edits.
     after : GraphModule
-        Its edited form.
+        The model after its edits.
     inputs : Tensor or tuple
-        A tensor, or a tuple of arguments.
+        A tensor, or a tuple of arguments of the models.
     tolerance : float
         Allowed difference, relative to the largest element of each tensor. Integers must be equal.
 

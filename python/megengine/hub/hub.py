@@ -53,13 +53,13 @@ def list(
     repo_info : str
         "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
     git_host : str
-        Where the repository is.
+        Host of the repository, "github.com" by default.
     use_cache : bool
-        Take the copy of an earlier call.
+        Whether to take the copy of an earlier call.
     commit : str or None
-        Rather than the tip of the branch; 4 to 40 hexadecimal digits.
+        Commit to take instead of the tip of the branch: 4 to 40 hexadecimal digits.
     protocol : str
-        "HTTPS" or "SSH".
+        How to fetch the repository: "HTTPS" or "SSH".
 
     Returns
     -------
@@ -69,9 +69,9 @@ def list(
     Raises
     ------
     FetcherError
-        When the repository cannot be had.
+        If the repository cannot be fetched.
     RuntimeError
-        When it needs packages that are not installed.
+        If it needs packages that are not installed.
 
     Notes
     -----
@@ -109,26 +109,26 @@ def load(
     Parameters
     ----------
     repo_info : str
-        As in `list`.
+        "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
     entry : str
-        One of the names that ``list`` returns.
+        Name of the entry, one of those that ``list`` returns.
     *args : object
-        Of the call.
+        Positional arguments of the entry.
     git_host : str
-        As in `list`.
+        Host of the repository, "github.com" by default.
     use_cache : bool
-        As in `list`.
+        Whether to take the copy of an earlier call.
     commit : str or None
-        As in `list`.
+        Commit to take instead of the tip of the branch: 4 to 40 hexadecimal digits.
     protocol : str
-        As in `list`.
+        How to fetch the repository: "HTTPS" or "SSH".
     **kwargs : object
-        Of the call.
+        Keyword arguments of the entry.
 
     Returns
     -------
     object
-        What the entry returns, for example a model.
+        The result of the entry, for example a model.
 
     Raises
     ------
@@ -167,17 +167,17 @@ def help(
     Parameters
     ----------
     repo_info : str
-        As in `list`.
+        "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
     entry : str
-        One of the names that ``list`` returns.
+        Name of the entry, one of those that ``list`` returns.
     git_host : str
-        As in `list`.
+        Host of the repository, "github.com" by default.
     use_cache : bool
-        As in `list`.
+        Whether to take the copy of an earlier call.
     commit : str or None
-        As in `list`.
+        Commit to take instead of the tip of the branch: 4 to 40 hexadecimal digits.
     protocol : str
-        As in `list`.
+        How to fetch the repository: "HTTPS" or "SSH".
 
     Returns
     -------
@@ -204,9 +204,9 @@ def import_module(*args: Any, **kwargs: Any) -> ModuleType:
     Parameters
     ----------
     *args : object
-        As in `list`.
+        Arguments of `list` by position, such as repo_info.
     **kwargs : object
-        As in `list`.
+        Arguments of `list` by name.
 
     Returns
     -------
@@ -264,7 +264,7 @@ def _folder_of(
 
 
 def _drop_other_repositories(folder: str) -> None:
-    """Forget modules of repositories loaded before: many call their package ``model`` or ``official``."""
+    """Forgets modules of repositories loaded before: many call their package ``model`` or ``official``."""
     root, folder = os.path.realpath(hub_dir()) + os.sep, os.path.realpath(folder) + os.sep
     for name, module in builtins.list(sys.modules.items()):
         origin = getattr(module, "__file__", None) or next(
@@ -299,8 +299,8 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | N
     Parameters
     ----------
     url : str
-        If the file name ends in eight or more hexadecimal digits, such as model_78a63ca6.pkl, they
-        must agree with the content's SHA-256 (or MD5).
+        Address of the file. If its name ends in eight or more hexadecimal digits, such as
+        model_78a63ca6.pkl, they must agree with the content's SHA-256 (or MD5).
     model_dir : str, PathLike or None
         Folder in which a copy is kept; None: one in the user's cache folder.
 
@@ -312,9 +312,9 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | N
     Raises
     ------
     RuntimeError
-        When the hash does not agree or the file is damaged.
+        If the hash does not agree or the file is damaged.
     HTTPDownloadError
-        When the file cannot be had.
+        If the file cannot be fetched.
     ValueError
         For an address without a file name.
 
@@ -381,7 +381,7 @@ class pretrained:
     Parameters
     ----------
     url : str
-        Of the weights, as for `load_serialized_obj_from_url`.
+        Address of the weights, as for `load_serialized_obj_from_url`.
 
     Examples
     --------

@@ -91,13 +91,13 @@ class SublinearMemoryConfig:
     thresh_nr_try : int
         Number of thresholds to try.
     genetic_nr_iter : int
-        Rounds of the genetic search; 0 for none.
+        Number of rounds of the genetic search; 0 leaves the search out.
     genetic_pool_size : int
         Number of plans kept in a round.
     lb_memory_mb : int
-        Memory in MiB below which nothing more is dropped.
+        Memory in MiB below which no more values are dropped.
     num_worker : int
-        Threads of the search.
+        Number of threads of the search.
 
     Raises
     ------
@@ -105,6 +105,10 @@ class SublinearMemoryConfig:
         For a value below its minimum (0, or 1 worker).
     TypeError
         For a value that is not an int.
+
+    See Also
+    --------
+    DTRConfig : Recomputes only as far as a threshold asks for.
 
     Notes
     -----
@@ -172,13 +176,13 @@ class DTRConfig:
     Parameters
     ----------
     eviction_threshold : int
-        In bytes, positive. Recomputation goes only as far as needed to bring the memory that a call
-        holds between its operations below it. If that is impossible, it goes as far as it can; for
-        a guaranteed limit use ``memory_limit``.
+        Threshold in bytes, above 0. Recomputation goes only as far as needed to bring the memory
+        that a call holds between its operations below the threshold. If that is impossible, it goes
+        as far as it can; for a guaranteed limit use ``memory_limit``.
     evictee_minimum_size : int
-        Warns that it has no effect: the search weighs size against time by itself.
+        Has no effect, and warns so: the search weighs size against time by itself.
     recomp_memory_factor, recomp_time_factor : float
-        Warn likewise.
+        Warn that they have no effect.
 
     Raises
     ------
@@ -236,10 +240,10 @@ class DTRConfig:
 class GraphOptimizationConfig:
     """Chooses which kinds of operations generated kernels may join with elementwise ones.
 
-    Two attributes say which: ``jit_fuse_dimshuffle``, transposes and reshapes; ``jit_fuse_reduce``,
-    reductions. Each is True, False or None, which leaves it to ``opt_level`` (allowed at 3). True
-    turns code generation on at any ``opt_level``. Both True raises ValueError when a function is
-    traced: one kernel either shuffles axes or reduces.
+    Two attributes choose them: ``jit_fuse_dimshuffle`` (transposes and reshapes) and
+    ``jit_fuse_reduce`` (reductions). Each is True, False or None, which leaves it to ``opt_level``
+    (allowed at 3). True turns code generation on at any ``opt_level``. Both True raises ValueError
+    when a function is traced: one kernel either shuffles axes or reduces.
 
     Examples
     --------

@@ -308,26 +308,85 @@ class Dumping:
         compat_older_version: str | None = None,
         **kwargs: bool,
     ) -> DumpInfo:
-        """Writes what was recorded last to ``file``, a path or an object with ``write``.
+        """Writes the last record to a file, which C, C++ and `GraphInference` run without Python
+        code.
 
-        What the function updates in each call (parameters, buffers, states of an optimizer, random generators), and its
-        learning rate, is written as state, with the value that it has now: see `jit.dump_functions`. All else from outside is a constant.
+        What the function updates in each call (parameters, buffers, states of an optimizer, random
+        generators), and its learning rate, is written as state, with the value that it has now: see
+        `jit.dump_functions`. All else from outside is a constant.
 
-        arg_names, output_names: names of the positional inputs and of the results. append: behind what the
-        path holds. keep_var_name: names of no variables (0), outputs (1) or all (2); keep_opr_name: names of
-        operators; keep_param_name: names of parameters, which are kept in any case. optimize_for_inference: whole-graph passes,
-        but for functions that update their state, which are written as recorded;
-        ``enable_io16xc32=True`` stores values between operators as float16; other ``enable_*`` options choose
-        layouts of other devices and warn that they have no effect. no_change_graph: leave the graph as recorded.
-        user_info: numbers, text, arrays and containers of them, into the metadata, unless enable_metadata is False. input_data: test cases, see
-        ``jit.cases``; repeat, silent, no_assert, maxerr, resize_input, input_transform belong to them.
-        strip_info_file: gets JSON about operators and dtypes; append_json: as one more entry of a list.
-        dump_format (None, "FBS" or "FBS_V2"), keep_opr_priority, model_version and compat_older_version warn that they have no
-        effect: the file is a container of our own.
+        Parameters
+        ----------
+        file : str, PathLike or IO
+            A path, or an object with ``write``.
+        arg_names, output_names : str, iterable of str or None
+            Names of the positional inputs and of the results; None takes the names of the tensors,
+            and "arg_0" and so on.
+        append : bool
+            Whether to write behind what the path holds.
+        keep_var_name : int
+            Which variables keep their names: 0 none, 1 the outputs, 2 all.
+        keep_opr_name : bool
+            Whether to write names of operators.
+        keep_param_name : bool
+            Whether to write names of parameters; they are written in any case.
+        keep_opr_priority : bool
+            Has no effect, and warns so.
+        no_change_graph : bool
+            Whether to leave the graph as recorded.
+        strip_info_file : str or None
+            Path of a file that gets JSON about operators and dtypes; None writes none.
+        append_json : bool
+            Whether that JSON becomes one more entry of a list in the file.
+        optimize_for_inference : bool
+            Whether to run whole-graph passes. Functions that update their state are written as
+            recorded.
+        user_info : object
+            Numbers, text, arrays and containers of them, which the metadata keeps.
+        enable_metadata : bool
+            Whether to write metadata.
+        input_data : object
+            Test cases, one or a list: an array, a path of an image or a ``.npy`` file, ``"#rand(lo,
+            hi[, shape...])"``, ``"name:value;name:value"`` for several inputs, or ``"@file"`` with
+            one case a line. None writes none.
+        repeat : int
+            Number of times that each case is written.
+        silent : bool
+            Whether to leave the number of cases out of the log.
+        no_assert : bool
+            Whether to leave out the outputs that a runtime must reproduce.
+        maxerr : float
+            Largest error that a runtime may make.
+        resize_input : bool
+            Whether to resize images to the shape of the input.
+        input_transform : callable or None
+            Function that is applied to each image, as an array.
+        dump_format : str or None
+            Has no effect, and warns so: None, "FBS" or "FBS_V2".
+        model_version : int
+            Has no effect, and warns so.
+        compat_older_version : str or None
+            Has no effect, and warns so.
+        **kwargs : bool
+            ``enable_io16xc32=True`` stores values between operators as float16. Other ``enable_*``
+            options choose layouts of other devices, and warn that they have no effect.
 
-        Raises RuntimeError for a batch normalization in training mode without gradients, for an argument that is updated in
-        place, and for what is computed of the elements that a condition selects but as each row for itself; ValueError before the first call, without ``capture_as_const``, for a function without
-        results, a wrong number of names, or an unknown option; TypeError for output_names with a mapping.
+        Returns
+        -------
+        DumpInfo
+            Numbers of operators and bytes, a hash, and the names of inputs, outputs and parameters.
+
+        Raises
+        ------
+        RuntimeError
+            For a batch normalization in training mode without gradients, for an argument that is
+            updated in place, and for operations on the elements that a condition selects, unless
+            they treat each row by itself.
+        ValueError
+            Before the first call, without ``capture_as_const``, for a function without results, a
+            wrong number of names, or an unknown option.
+        TypeError
+            For output_names of a function that returns a mapping.
         """
         checked_keeping(keep_var_name, dump_format)
         no_effect(

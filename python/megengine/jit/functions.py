@@ -22,35 +22,40 @@ def dump_functions(
 ) -> dict[str, DumpInfo]:
     """Writes traced functions to one file, which C, C++ and `GraphInference` open by name.
 
-    What one of them updates (parameters, buffers, states of an optimizer, random generators) is the
-    state of all: after a step, the others see the new values. So are learning rate ("lr") and
-    weight decay. A state is called as its module or variable says, the state of an optimizer behind
-    its parameter: "fc.weight", "fc.weight.momentum_buffer". The file has the values that the state
-    has now; `GraphInference.state_dict` reads it.
+    All functions share the state that any of them updates: parameters, buffers, states of an
+    optimizer, random generators, learning rate ("lr") and weight decay. After a step, the others
+    see the new values. A state has the name that its module or variable gives it; the state of an
+    optimizer has its parameter's name in front: "fc.weight", "fc.weight.momentum_buffer". The file
+    has the values that the state has now; `GraphInference.state_dict` reads it.
 
     Parameters
     ----------
     file : str, PathLike or IO
         A path or an object with ``write``.
     functions : mapping of str to trace
-        By name; each made by ``trace(..., capture_as_const=True)`` and called once, or made by
-        ``trace(..., record_only=True)``, which leaves the state as it is.
+        Functions by name. Each was made by ``trace(..., capture_as_const=True)`` and called once,
+        or was made by ``trace(..., record_only=True)``, which leaves the state as it is.
     arg_names, output_names : mapping of str to sequence of str or None
-        By function; inputs are called as its parameters where they are not given.
+        Names of the inputs and of the outputs, by function; None names inputs like the parameters
+        of the function.
     user_info : object
-        As of `trace.dump`.
+        Numbers, text, arrays and containers of them, which the file's metadata keeps.
 
     Returns
     -------
     dict of str to DumpInfo
-        What `dump` tells, for each.
+        What was written, for each function, as `trace.dump` returns it.
 
     Raises
     ------
     ValueError
         If there is no function, or if arg_names or output_names name one that is not there.
     TypeError
-        For a function that is not traced, and as for `trace.dump`.
+        If a function is not traced, and as for `trace.dump`.
+
+    See Also
+    --------
+    utils.network.Network : Reads and edits what was written.
 
     Examples
     --------

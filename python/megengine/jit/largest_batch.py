@@ -22,14 +22,14 @@ _MOST_TRIES = 64
 
 @dataclass(frozen=True)
 class TriedBatch:
-    """One batch that `largest_batch` has planned.
+    """Describes one batch that `largest_batch` has planned.
 
     Parameters
     ----------
     batch : int
-        Its size.
+        Number of examples in the batch.
     bytes : int
-        Of a call: by the plan that keeps the limit, or by the smallest plan that was found.
+        Bytes of a call, by the plan that keeps the limit, or by the smallest plan that was found.
     fits : bool
         Whether a plan keeps the limit.
 
@@ -47,7 +47,7 @@ class TriedBatch:
 
 @dataclass(frozen=True)
 class LargestBatch:
-    """The answer of `largest_batch`.
+    """Holds the answer of `largest_batch`.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class LargestBatch:
     plan : MemoryPlan
         The plan of a call with this batch.
     axes : tuple of str
-        Which axes of which arguments have the batch, such as "x axis 0".
+        Axes that have the batch, with their arguments, such as "x axis 0".
     tried : tuple of TriedBatch
         All batches that were planned, in the order of the search.
 
@@ -100,24 +100,24 @@ def largest_batch(
 ) -> LargestBatch:
     """Returns the largest batch with which a call of a traced function keeps a memory limit.
 
-    Nothing is computed, and no memory is allocated: each batch that is tried is planned, on
-    placeholders, as ``fn.plan`` does under ``memory_limit``.
+    It computes nothing and allocates no memory: it plans each batch that it tries on placeholders,
+    as ``fn.plan`` does under ``memory_limit``.
 
     Parameters
     ----------
     fn : trace
         The traced function. A limit of its own does not count.
     limit : int or str
-        In bytes, or as text: "6GB", "50% of RAM".
+        Memory limit in bytes, or as text: "6GB", "50% of RAM".
     *args : object
         Arguments of a call, with any batch from 1. They may be lists, tuples, dicts and dataclasses
         of tensors.
     batch_axis : int or dict
-        The axis that has the batch. A number holds for all tensors that have the extent of the
-        first tensor there; the others stay as they are. A dict from arguments (names, positions, or
-        paths such as "x.image" and "x['image']") to axes names all that have it, with None for what
-        an outer path takes in too much; an extent may be a multiple of the batch, such as rows of
-        all examples.
+        Axis that counts the examples. A number holds for all tensors whose extent along this axis
+        is that of the first tensor; the others stay as they are. A dict maps arguments (names,
+        positions, or paths such as "x.image" and "x['image']") to axes and names all that have the
+        batch; None excludes a part of an outer path. An extent may be a multiple of the batch, such
+        as the rows of all examples.
     **kwargs : object
         Keyword arguments of the call, as they are.
 
@@ -133,7 +133,7 @@ def largest_batch(
     TypeError
         If ``fn`` is not traced.
     ValueError
-        If no argument has a batch, or the function takes no other batch.
+        If no argument has a batch, or if the function takes no other batch.
 
     Examples
     --------

@@ -35,7 +35,7 @@ def keep(x: Tensor) -> Tensor:
         If ``x`` is not a Tensor.
     ValueError
         Inside a traced function, for a tensor that the function does not compute: inputs and
-        parameters are kept anyway.
+        parameters are kept in any case.
 
     Examples
     --------
@@ -54,8 +54,8 @@ def offload(x: Tensor) -> Tensor:
     """Marks a tensor to be kept in host memory until backward needs it.
 
     This applies to devices with their own memory: the transfers are steps of the plan, whose
-    ``host_bytes`` and ``transferred_bytes`` count them. A CPU computes in host memory, so there the
-    mark has no effect; nor has it any if backward does not read ``x``, or if ``x`` is a result.
+    ``host_bytes`` and ``transferred_bytes`` count them. A CPU computes in host memory, so the mark
+    has no effect there. It also has none if backward does not read ``x``, or if ``x`` is a result.
 
     Parameters
     ----------
@@ -70,7 +70,8 @@ def offload(x: Tensor) -> Tensor:
     Raises
     ------
     TypeError, ValueError
-        As for `keep`.
+        If ``x`` is not a Tensor, and inside a traced function for a tensor that the function does
+        not compute.
 
     Examples
     --------
@@ -88,13 +89,14 @@ def offload(x: Tensor) -> Tensor:
 def recompute(fn: Callable[_P, _R]) -> Callable[_P, _R]:
     """Wraps a function or module so that its intermediate values are recomputed instead of kept.
 
-    They are computed again for whatever reads them later, such as backward. Arguments and results
-    are kept as usual. Also known as gradient checkpointing.
+    Whatever reads them later, such as backward, computes them again. Arguments and results are kept
+    as usual. This is also known as gradient checkpointing.
 
     Parameters
     ----------
     fn : callable
-        What computes them. Inside a traced function it must not read values of tensors.
+        Function or module that computes the values. Inside a traced function it must not read
+        values of tensors.
 
     Returns
     -------
@@ -107,6 +109,11 @@ def recompute(fn: Callable[_P, _R]) -> Callable[_P, _R]:
         If ``fn`` cannot be called.
     ValueError
         For an ``fn`` that reads values of tensors in a traced function.
+
+    See Also
+    --------
+    keep : Forbids to recompute a tensor.
+    offload : Keeps a tensor in host memory.
 
     Examples
     --------

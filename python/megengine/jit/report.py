@@ -1,4 +1,4 @@
-"""What a traced function tells about itself: memory plan, what was measured, and generated kernels."""
+"""Reports about a traced function: memory plans, measurements, and generated kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import plan_html, plan_text
 
 @dataclass(frozen=True)
 class PlannedBuffer:
-    """One block of memory in a plan, and the values that share it.
+    """Describes a block of memory in a plan, and the values that share it.
 
     Parameters
     ----------
@@ -22,15 +22,15 @@ class PlannedBuffer:
     offset : int
         Bytes from the start of its place.
     bytes : int
-        Its size.
+        Size of the block in bytes.
     first_step, last_step : int
-        Its lifetime; it is free again when ``last_step`` runs.
+        First and last step of its lifetime; the block is free again when ``last_step`` runs.
     use : str
-        That of its first value: "input", "parameter", "state" (what a call replaces and has no
-        gradient for, such as an optimizer's), "constant", "activation", "gradient", "recomputed"
-        or "workspace".
+        What its first value is: "input", "parameter", "state" (what a call replaces and has no
+        gradient for, such as an optimizer's), "constant", "activation", "gradient", "recomputed" or
+        "workspace".
     values : tuple of str
-        Their names.
+        Names of the values that share it.
 
     Examples
     --------
@@ -52,14 +52,14 @@ class PlannedBuffer:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One plan that the search found: the memory and time of a call.
+    """Holds the memory and time of a call, by one plan that the search found.
 
     Parameters
     ----------
     bytes : int
-        Of a call: what is planned for the plan in use, an estimate for others.
+        Bytes of a call: planned for the plan in use, estimated for others.
     seconds : float
-        Estimated.
+        Estimated duration of a call.
     is_chosen : bool
         Whether this is the plan in use.
 
@@ -84,18 +84,18 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """The measured time and memory of runs of a traced function.
+    """Holds the measured time and memory of runs of a traced function.
 
     Parameters
     ----------
     runs : int
-        How many.
+        Number of measured runs.
     seconds : float
-        Mean of a run, including overlapping transfers.
+        Mean seconds of a run, including overlapping transfers.
     step_seconds : tuple of float
-        Of each step of the plan.
+        Mean seconds of each step of the plan.
     allocator_peak_bytes : int
-        Of the whole process.
+        Peak bytes of the allocator, for the whole process.
 
     Examples
     --------
@@ -115,16 +115,16 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class OutsideProgram:
-    """Memory of a program that is no part of its plan, because another framework runs it.
+    """Describes memory of a program outside of its plan, because another framework runs that part.
 
     Parameters
     ----------
     what : str
-        An operation with the user's line, or what is held.
+        An operation with the user's line, or a description of what is held.
     why : str
-        Why it is not planned.
+        Reason why it is not planned.
     bytes : int
-        Of the tensors that it reads and gives; 0 where that is not known.
+        Bytes of the tensors that it reads and returns; 0 if that is not known.
 
     Examples
     --------
@@ -140,28 +140,28 @@ class OutsideProgram:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What one step of a plan asks of a described GPU.
+    """Estimates what one step of a plan asks of a GPU.
 
     Parameters
     ----------
     ops : tuple of str
         The operations that it computes.
     where : str
-        The user's line.
+        File and line of the user's program.
     by : str
-        Who computes it: a generated kernel, a kernel written by hand, or a library.
+        What computes it: a generated kernel, a kernel written by hand, or a library.
     launches : int
-        Kernels, calls of libraries and copies by the driver.
+        Number of kernels, calls of libraries and copies by the driver.
     blocks : int
-        Of all kernels but a library's.
+        Number of blocks of all kernels except a library's.
     bytes : float
-        Read from the card's memory and written to it.
+        Bytes read from the card's memory and written to it.
     flops : float
-        Of products.
+        Floating-point operations of products; other arithmetic counts as instructions.
     instructions, instructions_of_element : float
         Scalar instructions of generated code, in all and for each element.
     seconds : float or None
-        Modelled; None where the work follows from values.
+        Modelled seconds; None if the work depends on values.
     ir : str
         The generated kernel as text, or empty.
 
@@ -204,28 +204,28 @@ _KINDS = {
 
 @dataclass(frozen=True, repr=False)
 class MemoryPlan:
-    """The memory plan of one call of a traced function, as returned by `jit.trace.plan` and
-    ``memory_plan``.
+    """Describes the memory of one call of a traced function, as `jit.trace.plan` and
+    ``memory_plan`` return it.
 
     Parameters
     ----------
     unplanned_bytes : int
-        With one buffer for each recorded value.
+        Bytes with one buffer for each recorded value.
     planned_bytes : int
-        What the program uses, including inputs and state.
+        Bytes that the program uses, including inputs and state.
     peak_live_bytes : int
-        The lower bound.
+        Most bytes alive at a time, the lower bound of every plan.
     arena_bytes : int
-        The part that is reused over time.
+        Bytes of the arena, the part that is reused over time.
     workspace_bytes : int
-        The largest scratch memory of an operation.
+        Bytes of the largest scratch memory of an operation.
     host_bytes : int
-        Values offloaded to host memory (`offload`), or to a file (``trace(spill=)``), in addition to
-        planned_bytes.
+        Bytes of values that wait in host memory (`offload`) or in a file (``trace(spill=)``), in
+        addition to planned_bytes.
     transferred_bytes : int
-        There and back in one call.
+        Bytes moved there and back in one call.
     recompute_flops_ratio : float
-        The recomputed part of all flops.
+        Share of the flops that are recomputation.
     buffers : tuple of PlannedBuffer
         A `PlannedBuffer` for each block of memory.
     steps : tuple of str
@@ -234,19 +234,20 @@ class MemoryPlan:
         The plans that the search chose from, from the fastest to the smallest (empty unless
         something asked for a search).
     measured : MeasuredRun or None
-        What runs took, with ``profiling=True``.
+        Time and memory that runs took, with ``profiling=True``; else None.
     function : str
         Name and line of the traced function, for the page's title.
     limit : int or None
-        The memory limit in bytes that it was made under.
+        Memory limit in bytes that the plan keeps, or None.
     written_bytes : int
-        Of transferred_bytes, those that go to the host's memory or the file.
+        Part of transferred_bytes that goes to the host's memory or the file.
     transfer_seconds : float
-        What the transfers to a file and back take, by the measured speed of its folder.
+        Seconds that the transfers to a file and back take, by the measured speed of its folder.
     waiting_seconds : float
-        Of these, those in which no step runs.
+        Part of transfer_seconds in which no step runs.
     outside : tuple of OutsideProgram
-        What the same program takes elsewhere, such as the operations that are left to PyTorch.
+        Memory that the same program takes elsewhere, such as in operations that are left to
+        PyTorch.
 
     Examples
     --------
@@ -282,7 +283,7 @@ class MemoryPlan:
         Parameters
         ----------
         *uses : str
-            "input", "parameter", "constant", ..., see `PlannedBuffer`.
+            Uses to count, such as "input", "parameter" and "constant", see `PlannedBuffer`.
 
         Returns
         -------
@@ -292,10 +293,10 @@ class MemoryPlan:
         return sum(b.bytes for b in self.buffers if b.place != "arena" and b.use in uses)
 
     def by_kind(self) -> dict[str, int]:
-        """Returns the bytes of a call by what they are for; together they are planned_bytes.
+        """Returns the bytes of a call by their purpose; their sum is planned_bytes.
 
-        The arena counts as it is at its fullest step, where "gaps" is what nothing lies in.
-        Results that take the place of inputs, parameters or states count as these.
+        The arena counts as it is at its fullest step; "gaps" are its bytes that hold nothing then.
+        Results that lie in the place of inputs, parameters or states count as these.
 
         Returns
         -------
@@ -329,7 +330,7 @@ class MemoryPlan:
         Parameters
         ----------
         step : int
-            Its number.
+            Number of the step, counted from 0.
 
         Returns
         -------
@@ -345,7 +346,7 @@ class MemoryPlan:
         Parameters
         ----------
         *uses : str
-            As of `PlannedBuffer`; none means all.
+            Uses to count, such as "input" and "parameter", see `PlannedBuffer`; none means all.
 
         Returns
         -------
@@ -373,7 +374,8 @@ class MemoryPlan:
         Parameters
         ----------
         title : str or None
-            Its heading; None: the function's name and line. Limit and date stand below it.
+            Heading of the page; None takes the function's name and line. Limit and date stand below
+            it.
 
         Returns
         -------
@@ -401,26 +403,27 @@ class MemoryPlan:
 
 @dataclass(frozen=True, repr=False)
 class GeneratedKernel:
-    """One compiled kernel: the operations it stands for, its code, and what compiling it cost.
+    """Describes a compiled kernel: the operations it computes, its code, and what compiling it
+    cost.
 
     Parameters
     ----------
     backend : str
-        The compiler.
+        Name of the kernel compiler.
     ops : list of str
-        Their names.
+        Names of the operations that it computes.
     choice : str
-        Of a product, why no library computes it.
+        Why no library computes it, for a product.
     where : str
-        The user's line.
+        File and line of the user's program.
     bytes : int
-        Read and written by one run.
+        Bytes that one run reads and writes.
     ir : str
-        The kernel before the compiler.
+        The kernel as text, before the compiler.
     compile_ms : float
-        Milliseconds.
+        Milliseconds that compiling took.
     cached : bool
-        It came from memory or disk.
+        Whether it came from memory or disk.
 
     Examples
     --------
@@ -457,12 +460,13 @@ class GeneratedKernel:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> GeneratedKernel:
-        """Takes a row of the native runtime for its kernel, and its texts out of the row.
+        """Makes the description of a kernel from a row of the native runtime, and takes its texts
+        out of the row.
 
         Parameters
         ----------
         row : dict of str
-            Of `_core`.
+            Row that the native runtime gives for a kernel.
 
         Returns
         -------
@@ -474,7 +478,7 @@ class GeneratedKernel:
 
 
 class Kernels(list[GeneratedKernel]):
-    """A list of kernels that is shown as a table, also in notebooks.
+    """Lists kernels, and is shown as a table, also in notebooks.
 
     Parameters
     ----------
@@ -496,7 +500,7 @@ class Kernels(list[GeneratedKernel]):
 
 
 def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
-    """Returns the curve of the segment that takes most, as `CurvePoint` objects.
+    """Returns the curve of the segment that takes most memory, as `CurvePoint` objects.
 
     Parameters
     ----------
@@ -523,15 +527,15 @@ def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
 
 
 def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]], allocator_peak_bytes: int) -> MeasuredRun | None:
-    """Returns what runs took, from profiles beside the plans of the same segments; None before the
-    first run.
+    """Returns the time and memory that runs took, from the profiles of the segments; None before
+    the first run.
 
     Parameters
     ----------
     segments, profiles : list of dict of str
         Rows of the native runtime.
     allocator_peak_bytes : int
-        Goes into the result.
+        Peak bytes of the allocator, which go into the result.
 
     Returns
     -------
@@ -566,12 +570,13 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
     segments : list of dict of str
         Rows of the native runtime, one for each compiled part of a call.
     measured : MeasuredRun or None
-        Goes into the result.
+        Measured runs, which go into the result.
 
     Returns
     -------
     MemoryPlan
-        Sums of the segments', but for what each has while it runs: the most of them.
+        The plan of the call. Its numbers are sums over the segments; those of memory that a segment
+        has only while it runs are the largest one.
 
     Examples
     --------
@@ -615,7 +620,7 @@ def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
     Returns
     -------
     dict of str
-        In the form of `trace.get_profile`.
+        The table, as `trace.get_profile` returns it.
 
     Examples
     --------
@@ -644,7 +649,7 @@ def timeline_of(profile: dict[str, Any], function: str) -> str:
     Parameters
     ----------
     profile : dict of str
-        Of `merge_profiles`.
+        Table that `merge_profiles` returned.
     function : str
         The name that the timeline shows.
 

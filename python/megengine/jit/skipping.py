@@ -60,14 +60,14 @@ class Skipping(Generic[_P]):
         Parameters
         ----------
         *args : object
-            The tensors of the call.
+            Positional arguments of the call: the input tensors.
         **kwargs : object
-            What it captures.
+            Keyword arguments of the call: modules, optimizers and other captured objects.
 
         Returns
         -------
         object
-            What the function returns.
+            The result of the function.
         """
         if self._walks:
             return self._walk(args, kwargs)

@@ -35,7 +35,7 @@ class ManualSteps:
 
     @property
     def traced(self) -> bool:
-        """Has a call been recorded?"""
+        """Whether a call has been recorded."""
         return self._function.version_count > 0
 
     @property
@@ -53,7 +53,25 @@ class ManualSteps:
         self._function.plans()
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
-        """One call of what was recorded. RuntimeError before the first call."""
+        """Runs one call of what was recorded.
+
+        Parameters
+        ----------
+        *args : object
+            Positional arguments of the call: the input tensors.
+        **kwargs : object
+            Keyword arguments of the call: modules, optimizers and other captured objects.
+
+        Returns
+        -------
+        object
+            The result of the function.
+
+        Raises
+        ------
+        RuntimeError
+            Before the first call.
+        """
         if not self.traced:
             raise RuntimeError(
                 f"trace: {self._name_of_function()} has not been recorded\n  fix: call it once, or use compile_and_exec"
@@ -65,7 +83,20 @@ class ManualSteps:
             self.unset_env()
 
     def compile_and_exec(self, *args: Any, **kwargs: Any) -> Any:
-        """Records the call, compiles the record, and returns the result of the call."""
+        """Records the call, compiles the record, and returns the result of the call.
+
+        Parameters
+        ----------
+        *args : object
+            Positional arguments of the call: the input tensors.
+        **kwargs : object
+            Keyword arguments of the call: modules, optimizers and other captured objects.
+
+        Returns
+        -------
+        object
+            The result of the function.
+        """
         self.setup_env()
         try:
             result = self(*args, **kwargs)
@@ -75,10 +106,12 @@ class ManualSteps:
         return result
 
     def setup_env(self) -> None:
-        """Called by execute and compile_and_exec before the call: for subclasses, does nothing here."""
+        """Is called by execute and compile_and_exec before the call; subclasses may define it, here
+        it does nothing."""
 
     def unset_env(self) -> None:
-        """Called after the call, also when it failed: for subclasses, does nothing here."""
+        """Is called after the call, also if it failed; subclasses may define it, here it does
+        nothing."""
 
     def reset_third_party_variable(self) -> None:
         """Forgets all records and programs: the next call records again."""
@@ -87,21 +120,46 @@ class ManualSteps:
         self._known = {}
 
     def setup_without_host(self) -> None:
-        """From the next call on the body runs only to be recorded, as with ``without_host=True``."""
+        """Makes later calls run the body only to record it, as with ``without_host=True``."""
         self._without_host = True
         self.reset_third_party_variable()
 
     def trace_without_host_overall(self, *args: Any, **kwargs: Any) -> Any:
-        """One call of a whole training step without its body; see trace_without_host."""
+        """Runs one call of a whole training step without its body; see `trace_without_host`.
+
+        Parameters
+        ----------
+        *args : object
+            Positional arguments of the call: the input tensors.
+        **kwargs : object
+            Keyword arguments of the call: modules, optimizers and other captured objects.
+
+        Returns
+        -------
+        object
+            The result of the function.
+        """
         self.convert_optimizer_state_to_tensor(*args, **kwargs)
         return self.trace_without_host(*args, **kwargs)
 
     def setup_io_without_trace(
         self, inputs: object, outputs: object
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The flat tensors of arguments and results, as a record would list them.
+        """Returns the flat tensors of arguments and results, as a record would list them.
 
-        inputs, outputs: nested lists, tuples and dicts. The results of ``execute`` do not change.
+        The results of ``execute`` do not change.
+
+        Parameters
+        ----------
+        inputs, outputs : object
+            Arguments and results: nested lists, tuples and dicts of tensors.
+
+        Returns
+        -------
+        inputs : list of Tensor
+            The tensors of the arguments.
+        outputs : list of Tensor
+            The tensors of the results.
         """
         return tensors_in(inputs), tensors_in(outputs)
 
@@ -109,6 +167,13 @@ class ManualSteps:
         """Makes Tensors of states that optimizers among the arguments hold as numbers or arrays.
 
         A record sees a Tensor as an input, and a number as a constant that may not change.
+
+        Parameters
+        ----------
+        *args : object
+            Positional arguments of the call.
+        **kwargs : object
+            Keyword arguments of the call.
         """
         for value in (*args, *kwargs.values()):
             if isinstance(value, Optimizer):

@@ -60,7 +60,11 @@ def exclude_from_trace() -> _core.Excluded:
     Returns
     -------
     Excluded
-        The block's context.
+        Context manager of the block.
+
+    See Also
+    --------
+    trace : Compiles what is outside of the block.
 
     Examples
     --------
@@ -103,54 +107,57 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
     Parameters
     ----------
     function : callable
-        What is compiled; without it a decorator is made.
+        Function to compile; None makes a decorator.
     symbolic : bool
-        Tensors are placeholders in the first call, which computes nothing until it returns; reading
-        a value in it raises ValueError.
+        Whether tensors are placeholders in the first call, which computes nothing until it returns;
+        reading a value in it raises ValueError.
     capture_as_const : bool
-        Outside tensors other than arguments, and those that the function updates, are constants
-        (for `dump`).
+        Whether tensors from outside are constants, for `dump`, except arguments and tensors that
+        the function updates.
     record_only : bool
-        Compute nothing, for dumping without memory; implies symbolic and capture_as_const.
+        Whether calls compute nothing, for dumping without memory; implies symbolic and
+        capture_as_const.
     sublinear_memory_config : SublinearMemoryConfig or None
-        Recompute values instead of keeping them, to lower the memory peak.
+        Options of a search that recomputes values instead of keeping them, to lower the memory
+        peak; None leaves it out.
     dtr_config : DTRConfig or None
-        The same, but only until its eviction_threshold is met.
+        Options of such a search that goes only as far as its eviction_threshold asks for; None
+        leaves it out.
     profiling : bool
-        Programs measure each step, for `get_profile`.
+        Whether programs measure each step, for `get_profile`.
     opt_level : int
         0 runs the operations as recorded; 1 simplifies arithmetic; 2 optimizes the whole graph; 3
         also fuses operations into generated kernels (by the compiler that ``MGB_JIT_BACKEND``
         names).
     graph_opt_config : GraphOptimizationConfig or None
-        Which operations may be fused into kernels.
+        Kinds of operations that may be fused into kernels; None leaves it to opt_level.
     symbolic_shape : bool
         Whether ``x.shape`` is a Tensor inside the function.
     without_host : bool, {"auto"} or str
-        Calls after the first do not run the Python body. "auto": skip it only if everything that it
-        reads is guarded and it has no side effects (print, logging, append, ...); otherwise it runs
-        in each call, and `explain` says why.
+        Whether calls after the first leave out the Python body. "auto" leaves it out only if
+        everything that it reads is guarded and it has no side effects (print, logging, append,
+        ...); otherwise it runs in each call, and `explain` says why.
     imperative : bool
-        Calls after the first run the function as it is, each operation eagerly and unchecked; what
-        the first one recorded is for `dump` and the reports.
+        Whether calls after the first run the function as it is, each operation eagerly and
+        unchecked; the record of the first call then serves `dump` and the reports.
     numerics : {"fast", "exact"} or str
         "exact" allows only optimizations whose results are bit-identical to those of the function
         without ``trace``; "fast" may reorder additions and rewrite formulas.
     memory_limit : int, str or None
-        In bytes, or as text such as "6GB": the memory that a call may take for inputs, parameters,
-        results and everything in between. The cheapest plan that fits is used, by recomputing
-        values that are not kept; if none fits, MemoryError names the smallest possible limit before
-        anything runs. "50%" is a share of what the first call would take without a limit, and
-        "50% of RAM" one of the machine's memory (or of its control group's); both are bytes from
-        then on, for all calls. Implies symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` sets a limit for
+        Memory that a call may take for inputs, parameters, results and everything in between:
+        bytes, or a text such as "6GB". The cheapest plan that fits is used, by recomputing values
+        that are not kept; if none fits, MemoryError names the smallest possible limit before
+        anything runs. "50%" is a share of what the first call would take without a limit, and "50%
+        of RAM" one of the machine's memory (or of its control group's); both are bytes from then
+        on, for all calls. Implies symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` sets a limit for
         functions without one (and does not imply symbolic).
     on_mismatch : {"raise", "record"} or str
-        What a call does whose body issues other operations than the recorded ones. "raise" is a
-        TraceError; "record" makes another version of it, up to 16 for calls of the same types.
+        Reaction to a call whose body issues other operations than the recorded ones. "raise" raises
+        TraceError; "record" records another version, up to 16 for calls of the same types.
     spill : str, os.PathLike or None
-        A folder, for a function on a CPU with a ``memory_limit``: what the limit has no room for, and
-        what is not cheap to compute again, waits in a file there, parameters and an optimizer's
-        states included. The file has no name, and is gone with the process.
+        Folder for a file, for a function on a CPU with a ``memory_limit``. Values for which the
+        limit has no room, and which are not cheap to compute again, wait in the file, parameters
+        and an optimizer's states included. The file has no name, and goes away with the process.
 
     Raises
     ------
@@ -161,6 +168,13 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         For options out of range.
     FileNotFoundError
         If ``spill`` is no folder.
+
+    See Also
+    --------
+    dump_functions : Writes traced functions to a file.
+    exclude_from_trace : Runs a block eagerly.
+    autodiff.GradManager : Records gradients inside the function.
+    SublinearMemoryConfig : Recomputes values to lower the memory peak.
 
     Notes
     -----
@@ -319,7 +333,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
 
     @property
     def check_external(self) -> bool:
-        """Are tensors from outside compared with the recorded ones? Without a body to run there are none."""
+        """Whether tensors from outside are compared with the recorded ones; calls that do not run
+        the body compare none."""
         return self._check_external
 
     @check_external.setter
@@ -379,9 +394,9 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         Parameters
         ----------
         *args : object
-            The tensors of the call.
+            Positional arguments of the call: the input tensors.
         **kwargs : object
-            What it captures.
+            Keyword arguments of the call: modules, optimizers and other captured objects.
 
         Returns
         -------
@@ -434,19 +449,19 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
     def flatten_inputs(self, *args: _P.args, **kwargs: _P.kwargs) -> list[Tensor]:
         """Returns the tensors among the positional arguments, containers opened, in order.
 
-        With capture_as_const those among the keyword arguments follow.
+        With capture_as_const the tensors among the keyword arguments follow.
 
         Parameters
         ----------
         *args : object
-            Those of a call.
+            Positional arguments of a call.
         **kwargs : object
-            Those of a call.
+            Keyword arguments of a call.
 
         Returns
         -------
         list of Tensor
-            In their order.
+            The tensors, in the order of the arguments.
 
         Raises
         ------

@@ -40,7 +40,8 @@ def collect(
 
 
 def load(module: object, source: StateSource, strict: bool) -> None:
-    """Write ``source`` into the tensors of ``module``; the contract is Module.load_state_dict's."""
+    """Writes ``source`` into the tensors of ``module``; the contract is
+    Module.load_state_dict's."""
     targets, flat = collect(module, None, "", keep_var=True)
     if _is_module(source) or not (callable(source) or isinstance(source, Mapping)):
         raise TypeError(

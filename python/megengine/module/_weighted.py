@@ -30,7 +30,7 @@ class Weighted(Module):
         raise TypeError(f"{type(self).__name__} does not define _get_fanin()")
 
     def reset_parameters(self) -> None:
-        """Draw new initial values: weight normal with variance 1 / fan-in, bias zero."""
+        """Draws new initial values: weight normal with variance 1 / fan-in, bias zero."""
         init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self._get_fanin()))
         if self.bias is not None:
             init.zeros_(self.bias)
@@ -40,5 +40,16 @@ class Relu(Module):
     """Goes before a layer among the bases of a class, which is then relu(layer(x))."""
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``relu`` of what the layer without it makes of ``inp``."""
+        """Returns the relu of the result of the layer.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Input of the layer.
+
+        Returns
+        -------
+        Tensor
+            The result, with 0 for negative elements.
+        """
         return F.nn.relu(super().forward(inp))

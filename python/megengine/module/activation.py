@@ -21,7 +21,7 @@ class Softmax(Module):
     axis : int or None
         The axis that sums to 1. None: axis 0 of 0-, 1- and 3-D inputs, otherwise axis 1.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Softmax(Module):
         self.axis = axis
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the softmax of ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the softmax of ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -47,7 +47,7 @@ class Softmax(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.softmax(inputs, self.axis)
 
@@ -58,7 +58,7 @@ class Sigmoid(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Sigmoid(Module):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the sigmoid of ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the sigmoid of ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Sigmoid(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.nn.sigmoid(inputs)
 
@@ -89,7 +89,7 @@ class SiLU(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -104,7 +104,7 @@ class SiLU(Module):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the SiLU of ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the SiLU of ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class SiLU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.silu(inputs)
 
@@ -127,7 +127,7 @@ class GELU(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -141,7 +141,7 @@ class GELU(Module):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the GELU of ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the GELU of ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class GELU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.gelu(inputs)
 
@@ -162,7 +162,13 @@ class ReLU(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
+
+    See Also
+    --------
+    LeakyReLU : Keeps a part of negative elements.
+    PReLU : Learns that part.
+    functional.relu : The function.
 
     Examples
     --------
@@ -172,17 +178,17 @@ class ReLU(Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``max(x, 0)`` for ``x`` of any shape: same shape and dtype.
+        """Returns ``max(x, 0)`` for ``x`` of any shape: same shape and dtype.
 
         Parameters
         ----------
         x : Tensor
-            Any shape.
+            Tensor of any shape and dtype.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.nn.relu(x)
 
@@ -196,9 +202,9 @@ class PReLU(Module):
         1 for a single slope, of shape (1,); the number of channels C for one slope per channel, of
         shape (1, C, 1, 1).
     init : float
-        Initial slope.
+        Value that every slope has at first.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -220,7 +226,7 @@ class PReLU(Module):
         self.weight = Parameter(np.full(shape, init, np.float32))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the result for ``inputs``: any shape, or (N, C, ...) with one slope per channel.
+        """Returns the result for ``inputs``: any shape, or (N, C, ...) with one slope per channel.
 
         Parameters
         ----------
@@ -230,7 +236,7 @@ class PReLU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------
@@ -256,9 +262,14 @@ class LeakyReLU(Module):
     Parameters
     ----------
     negative_slope : float
-        A fixed number; `PReLU` learns it.
+        Factor of negative elements, a fixed number; `PReLU` learns it.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
+
+    See Also
+    --------
+    PReLU : Learns the slope.
+    functional.leaky_relu : The function.
 
     Examples
     --------
@@ -274,7 +285,7 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the result for ``inputs`` (any shape, float dtype): same shape and dtype.
+        """Returns the result for ``inputs`` (any shape, float dtype): same shape and dtype.
 
         Parameters
         ----------
@@ -284,6 +295,6 @@ class LeakyReLU(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.leaky_relu(inputs, self.negative_slope)

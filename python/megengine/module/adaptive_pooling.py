@@ -29,7 +29,7 @@ class AdaptiveMaxPool1d(_AdaptivePoolNd):
     oshp : int or Tensor
         Output length. Windows are those of `AdaptiveMaxPool2d`, along one axis.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -39,12 +39,12 @@ class AdaptiveMaxPool1d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, L): (N, C, oshp), same dtype.
+        """Returns the maxima of ``inp`` (N, C, L): (N, C, oshp), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, L).
+            Sequences of shape (N, C, L).
 
         Returns
         -------
@@ -69,7 +69,7 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
         H - (n - 1) * (H // n) rows high: any input size gives the same output size, and windows
         overlap where n does not divide H.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -80,12 +80,12 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
+        """Returns the maxima of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -103,7 +103,7 @@ class AdaptiveAvgPool1d(_AdaptivePoolNd):
     oshp : int or Tensor
         Output length. Windows are those of `AdaptiveMaxPool2d`, along one axis.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -113,12 +113,12 @@ class AdaptiveAvgPool1d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, L): (N, C, oshp), same dtype.
+        """Returns the means of ``inp`` (N, C, L): (N, C, oshp), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, L).
+            Sequences of shape (N, C, L).
 
         Returns
         -------
@@ -142,7 +142,7 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
         Output height and width, an int for both; 1 is global average pooling. Windows are those of
         `AdaptiveMaxPool2d`.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -153,12 +153,12 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
+        """Returns the means of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------

@@ -21,15 +21,15 @@ class BatchMatMulActivation(Weighted):
     Parameters
     ----------
     batch : int
-        Number of matrices, fixed.
+        Number of matrices, which is fixed.
     in_features, out_features : int
-        Their rows before and after.
+        Number of rows of a matrix before and after.
     bias : bool
-        Whether to add one, of shape (out_features,), zero at first.
+        Whether to add a bias of shape (out_features,), zero at first.
     nonlinear_mode : str
-        "identity" or "relu".
+        The activation: "identity" or "relu".
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -79,12 +79,12 @@ class BatchMatMulActivation(Weighted):
         return F.nn.relu(y) if self.nonlinear_mode == "relu" else y
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the products with ``x`` (batch, in_features, n): (batch, out_features, n).
+        """Returns the products with ``x`` (batch, in_features, n): (batch, out_features, n).
 
         Parameters
         ----------
         x : Tensor
-            (batch, in_features, n).
+            Matrices of shape (batch, in_features, n).
 
         Returns
         -------

@@ -62,13 +62,14 @@ class _BatchNorm(_Norm):
         self.running_var = Tensor(np.ones(shape, np.float32)) if track_running_stats else None
 
     def reset_running_stats(self) -> None:
-        """Set the running mean to 0 and the running variance to 1."""
+        """Sets the running mean to 0 and the running variance to 1."""
         if self.running_mean is not None and self.running_var is not None:
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)
 
     def reset_parameters(self) -> None:
-        """Set the scale to 1, the shift to 0 and the running statistics to their initial values."""
+        """Sets the scale to 1, the shift to 0 and the running statistics to their initial
+        values."""
         self.reset_running_stats()
         super().reset_parameters()
 
@@ -82,10 +83,26 @@ class _BatchNorm(_Norm):
             )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``inp`` (N, num_features, ...) normalized, of the same shape.
+        """Returns ``inp`` normalized, of the same shape.
 
-        In training mode the running statistics are updated too, unless track_running_stats was set to False later:
-        then eval mode is an AssertionError. ValueError for an input of another rank.
+        In training mode the running statistics are updated, too.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of shape (N, num_features, ...), with the number of axes of the class.
+
+        Returns
+        -------
+        Tensor
+            The result, of the same shape.
+
+        Raises
+        ------
+        ValueError
+            For an input with another number of axes.
+        AssertionError
+            In eval mode, if track_running_stats was set to False after the layer was made.
         """
         self._check_input_ndim(inp)
         terms = self.running_mean, self.running_var, self.weight, self.bias
@@ -116,20 +133,23 @@ class _BatchNorm(_Norm):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalization of (N, C) or (N, C, L) inputs, over all axes but the channels.
+    """Normalizes (N, C) or (N, C, L) inputs over all axes but the channels, with statistics of the
+    batch.
 
     Statistics and modes are those of `BatchNorm2d`.
 
     Parameters
     ----------
     num_features : int
-        As in `BatchNorm2d`.
+        The number of channels, C.
     eps, momentum : float
-        As in `BatchNorm2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats, freeze : bool
-        As in `BatchNorm2d`.
+        Whether to learn a weight and a bias, whether to keep running statistics, and whether to use
+        these in training too, without updates and gradients.
     **kwargs : object
-        As in `BatchNorm2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -143,7 +163,8 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalization of (N, C, H, W) inputs: each channel to mean 0 and variance 1.
+    """Normalizes each channel of (N, C, H, W) inputs to mean 0 and variance 1, with statistics of
+    the batch.
 
     ``y = (x - mean) / sqrt(var + eps) * weight + bias`` per channel. Training mode uses the batch's
     mean and biased variance and updates the running ones, whose variance is unbiased; `eval` mode
@@ -156,21 +177,28 @@ class BatchNorm2d(_BatchNorm):
     eps : float
         Added to the variance under the root.
     momentum : float
-        Weight of the OLD running value in an update: running = momentum * running + (1 - momentum)
-        * batch.
+        Weight of the old running value in an update: ``running = momentum * running + (1 -
+        momentum) * batch``. Many libraries give the weight of the new value instead.
     affine : bool
-        Whether there are a weight (ones at first) and a bias (zeros) to learn.
+        Whether to learn a weight (ones at first) and a bias (zeros at first).
     track_running_stats : bool
-        Whether to keep running statistics; without them the batch's serve in `eval` mode, too.
+        Whether to keep running statistics; without them `eval` mode uses the batch's statistics,
+        too.
     freeze : bool
-        Use the running statistics in training too, and neither update nor differentiate anything.
+        Whether to use the running statistics in training too, without updates and gradients.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
     AssertionError
         For freeze without track_running_stats.
+
+    See Also
+    --------
+    SyncBatchNorm : Takes the statistics of all processes.
+    GroupNorm : Does not depend on the batch.
+    functional.batch_norm : The function.
 
     Notes
     -----
@@ -193,20 +221,23 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of (N, C, D, H, W) inputs, over all axes but the channels.
+    """Normalizes (N, C, D, H, W) inputs over all axes but the channels, with statistics of the
+    batch.
 
     Statistics and modes are those of `BatchNorm2d`.
 
     Parameters
     ----------
     num_features : int
-        As in `BatchNorm2d`.
+        The number of channels, C.
     eps, momentum : float
-        As in `BatchNorm2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats, freeze : bool
-        As in `BatchNorm2d`.
+        Whether to learn a weight and a bias, whether to keep running statistics, and whether to use
+        these in training too, without updates and gradients.
     **kwargs : object
-        As in `BatchNorm2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -219,7 +250,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization with the statistics of all processes of a group.
+    """Normalizes each channel with the statistics of the batches of all processes of a group.
 
     Inputs are (N, C, ...), 2-D to 5-D. Use it in data-parallel training when the batch of one
     process is too small for good statistics.
@@ -227,16 +258,18 @@ class SyncBatchNorm(_BatchNorm):
     Parameters
     ----------
     num_features : int
-        As in `BatchNorm2d`.
+        The number of channels, C.
     eps, momentum : float
-        As in `BatchNorm2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats, freeze : bool
-        As in `BatchNorm2d`.
+        Whether to learn a weight and a bias, whether to keep running statistics, and whether to use
+        these in training too, without updates and gradients.
     group : Group or None
         The processes that share statistics, None for all; outside a process group the results are
         those of `BatchNorm2d`.
     **kwargs : object
-        As in `BatchNorm2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

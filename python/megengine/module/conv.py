@@ -70,7 +70,7 @@ class _PaddedConv(_ConvNd):
         )
 
     def get_pad_witdth(self) -> tuple[tuple[int, int], ...]:
-        """Return (before, after) for each axis, as `functional.nn.pad` takes them."""
+        """Returns (before, after) for each axis, as `functional.nn.pad` takes them."""
         return _pad_width(self.padding)
 
     def _padded(self, inp: Tensor) -> tuple[Tensor, tuple[int, ...]]:
@@ -80,7 +80,23 @@ class _PaddedConv(_ConvNd):
         return F.nn.pad(inp, self.get_pad_witdth(), self.padding_mode), (0,) * self._rank
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the convolution of ``inp`` with the given weight and bias instead of the module's."""
+        """Returns the convolution of ``inp`` with the given weight and bias instead of the
+        module's.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of shape (N, in_channels, ...), with the spatial axes of the class.
+        weight : Tensor
+            Kernels, of the shape of the module's weight.
+        bias : Tensor or None
+            Of the shape of the module's bias; None adds none.
+
+        Returns
+        -------
+        Tensor
+            The result, as `forward` returns it.
+        """
         inp, padding = self._padded(inp)
         windows: Any = (self.stride, padding, self.dilation)
         if self._rank == 1:
@@ -89,7 +105,18 @@ class _PaddedConv(_ConvNd):
         return convolve(inp, weight, bias, *windows, self.groups, self.conv_mode, self.compute_mode)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the convolution of ``inp`` with the module's weight and bias."""
+        """Returns the convolution of ``inp`` with the module's weight and bias.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of shape (N, in_channels, ...), with the spatial axes of the class.
+
+        Returns
+        -------
+        Tensor
+            Tensor of shape (N, out_channels, ...).
+        """
         return self.calc_conv(inp, self.weight, self.bias)
 
 
@@ -102,21 +129,23 @@ class Conv1d(_PaddedConv):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride : int or sequence of int
-        As in `Conv2d`.
+        Elements of a kernel, and elements from one window to the next.
     padding : int, sequence of int or str
-        As in `Conv2d`.
+        Elements added at both ends: an int, or "same", which keeps L for an odd kernel and a stride
+        of 1, or "valid", which is 0.
     dilation : int or sequence of int
-        As in `Conv2d`.
+        Elements from one element of a kernel to the next.
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether to add a learned number to each output channel.
     conv_mode, compute_mode, padding_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -136,34 +165,40 @@ class Conv2d(_PaddedConv):
     Parameters
     ----------
     in_channels, out_channels : int
-        Numbers of channels, which groups must divide.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size : int or sequence of int
-        In pixels: an int, or (height, width).
+        Extent of a kernel in pixels: an int for both axes, or (height, width).
     stride : int or sequence of int
-        Between windows, likewise.
+        Pixels from one window to the next: an int for both axes, or (height, width).
     padding : int, sequence of int or str
-        Added on both sides, likewise. "same" is what keeps H and W, for odd kernels and a stride
-        of 1; "valid" is 0. The attribute has the numbers.
+        Pixels added on both sides of each axis: an int, or (height, width). "same" keeps H and W,
+        for odd kernels and a stride of 1; "valid" is 0. The attribute holds the numbers.
     dilation : int or sequence of int
-        Between the elements of a kernel, likewise.
+        Pixels from one element of a kernel to the next: an int, or (height, width).
     groups : int
-        Output channels of a group see the input channels of that group only.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        Whether to add one per output channel.
+        Whether to add a learned number to each output channel.
     conv_mode : str
         "cross_correlation", the only one.
     compute_mode : str
-        "default", or "float32" to accumulate half-precision products in float32.
+        "default" or "float32"; both accumulate in float32.
     padding_mode : str
         What the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
     ValueError
         For channels that groups do not divide, sizes of another number of values, another mode, and
         "same" where it would differ before and after.
+
+    See Also
+    --------
+    functional.conv2d : The function.
+    ConvTranspose2d : Enlarges images.
+    ConvBnRelu2d : Has a batch normalization and a relu behind it.
 
     Notes
     -----
@@ -190,21 +225,23 @@ class Conv3d(_ConvNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, and distance from one window to the next, in voxels: each an int for all
+        axes, or (depth, height, width).
     padding : int, sequence of int or str
-        As in `Conv2d`.
+        Voxels added on both sides of each axis: an int, or (depth, height, width). "same" keeps the
+        extents, for odd kernels and a stride of 1; "valid" is 0.
     dilation : int or sequence of int
-        As in `Conv2d`.
+        Voxels from one element of a kernel to the next: an int, or (depth, height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether to add a learned number to each output channel.
     conv_mode : str
-        As in `Conv2d`.
+        How kernels are laid over the input: "cross_correlation" is the only one.
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -242,21 +279,22 @@ class Conv3d(_ConvNd):
         )
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the convolution of ``inp`` with the given weight and bias instead of the module's.
+        """Returns the convolution of ``inp`` with the given weight and bias instead of the
+        module's.
 
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            Volumes of shape (N, in_channels, D, H, W).
         weight : Tensor
-            Of the shape of the module's.
+            Kernels, of the shape of the module's weight.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         return F.conv3d(
             inp,
@@ -270,12 +308,12 @@ class Conv3d(_ConvNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the convolution of ``inp`` (N, in_channels, D, H, W).
+        """Returns the convolution of ``inp`` (N, in_channels, D, H, W).
 
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, D, H, W).
+            Tensor of shape (N, in_channels, D, H, W).
 
         Returns
         -------
@@ -294,22 +332,30 @@ class ConvTranspose2d(_ConvTransposeNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, and pixels cut
+        off on every side of the output: each an int for both axes, or (height, width).
     output_padding : int or sequence of int
-        Rows and columns added at the end of the output, below stride (AssertionError when called);
-        with stride > 1 several output sizes have the same input size, and it chooses among them.
+        Rows and columns added at the end of the output, fewer than stride (AssertionError when
+        called). With a stride above 1 several output sizes have the same input size; this number
+        chooses among them.
     dilation : int or sequence of int
-        As in `Conv2d`.
+        Pixels from one element of a kernel to the next: an int, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether to add a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
+
+    See Also
+    --------
+    Conv2d : The convolution whose gradient this is.
+    functional.conv_transpose2d : The function.
 
     Notes
     -----
@@ -357,21 +403,21 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def calc_conv_transpose2d(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the transposed convolution of ``inp`` with the given weight and bias.
+        """Returns the transposed convolution of ``inp`` with the given weight and bias.
 
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            Images of shape (N, in_channels, H, W).
         weight : Tensor
-            Of the shape of the module's.
+            Kernels, of the shape of the module's weight.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         return F.conv_transpose2d(
             inp,
@@ -387,12 +433,12 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the transposed convolution of ``inp`` (N, in_channels, H, W).
+        """Returns the transposed convolution of ``inp`` (N, in_channels, H, W).
 
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, H, W).
+            Tensor of shape (N, in_channels, H, W).
 
         Returns
         -------
@@ -411,15 +457,17 @@ class ConvTranspose3d(_ConvTransposeNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input voxels, voxels cut off
+        on every side of the output, layers added at its end, and distance of a kernel's elements:
+        each an int for all axes, or (depth, height, width).
     groups : int
-        As in `ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `ConvTranspose2d`.
+        Whether to add a learned number to each output channel.
     **kwargs : object
-        As in `ConvTranspose2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -458,12 +506,12 @@ class ConvTranspose3d(_ConvTransposeNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the transposed convolution of ``inp`` (N, in_channels, D, H, W).
+        """Returns the transposed convolution of ``inp`` (N, in_channels, D, H, W).
 
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, D, H, W).
+            Tensor of shape (N, in_channels, D, H, W).
 
         Returns
         -------
@@ -491,17 +539,18 @@ class LocalConv2d(Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     input_height, input_width : int
         Extents of the images, which fix the number of kernels.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode : str
-        As in `Conv2d`.
+        How kernels are laid over the input: "cross_correlation" is the only one.
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -557,12 +606,12 @@ class LocalConv2d(Conv2d):
         return (groups, *out, ins, *self.kernel_size, outs)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the layer's result for ``inp`` (N, in_channels, input_height, input_width).
+        """Returns the layer's result for ``inp`` (N, in_channels, input_height, input_width).
 
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, input_height, input_width).
+            Tensor of shape (N, in_channels, input_height, input_width).
 
         Returns
         -------
@@ -582,17 +631,19 @@ class ConvRelu2d(Relu, Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode, padding_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -611,17 +662,20 @@ class ConvTransposeRelu2d(Relu, ConvTranspose2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `ConvTranspose2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `ConvTranspose2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in `ConvTranspose2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -53,7 +53,18 @@ class _ConvBnActivation2d(Module):
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``bn(conv(inp))`` for ``inp`` (N, in_channels, H, W)."""
+        """Returns ``bn(conv(inp))``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Images of shape (N, in_channels, H, W).
+
+        Returns
+        -------
+        Tensor
+            Images of shape (N, out_channels, OH, OW).
+        """
         return self.bn(self.conv(inp))
 
 
@@ -65,23 +76,27 @@ class ConvBn2d(_ConvBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `BatchNorm2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `BatchNorm2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     padding_mode : str
-        As in `Conv2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -102,23 +117,27 @@ class ConvBnRelu2d(Relu, _ConvBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `ConvBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `ConvBn2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `ConvBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `ConvBn2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `ConvBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `ConvBn2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `ConvBn2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     padding_mode : str
-        As in `ConvBn2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in `ConvBn2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -21,17 +21,19 @@ class DeformableConv2d(_ConvNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -76,23 +78,24 @@ class DeformableConv2d(_ConvNd):
     def calc_conv(
         self, inp: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """Return the convolution of ``inp``, as `forward` does, with the given weight and bias.
+        """Returns the convolution of ``inp``, as `forward` does, with the given weight and bias.
 
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            Images of shape (N, in_channels, H, W).
         weight : Tensor
-            Of the shape of the module's.
+            Kernels, of the shape of the module's weight.
         offset, mask : Tensor
-            As in `forward`.
+            Shifts (N, 2 * kh * kw, OH, OW) in pixels, and factors (N, kh * kw, OH, OW), one for
+            each kernel element.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         return F.deformable_conv2d(
             inp,
@@ -109,16 +112,16 @@ class DeformableConv2d(_ConvNd):
         )
 
     def forward(self, inp: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
-        """Return the convolution, (N, out_channels, OH, OW).
+        """Returns the convolution, (N, out_channels, OH, OW).
 
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, H, W).
+            Images of shape (N, in_channels, H, W).
         offset : Tensor
-            (N, 2 * kh * kw, OH, OW), for each kernel element its shift (y, x) in pixels.
+            The shift (y, x) of each kernel element in pixels: (N, 2 * kh * kw, OH, OW).
         mask : Tensor
-            (N, kh * kw, OH, OW), factors.
+            The factor of each kernel element: (N, kh * kw, OH, OW).
 
         Returns
         -------
@@ -142,19 +145,21 @@ class RegionRestrictedConv(_ConvNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size : int or sequence of int
-        As in `Conv2d`.
+        Extent of a kernel in pixels: an int for both axes, or (height, width).
     groups : int
-        As in `Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     stride, padding, dilation : int or sequence of int
-        As in `Conv2d`.
+        Distance from one window to the next, pixels added on every side, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     conv_mode, compute_mode, padding_mode : str
-        As in `Conv2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in `Conv2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -197,7 +202,7 @@ class RegionRestrictedConv(_ConvNd):
         )
 
     def get_pad_width(self) -> tuple[tuple[int, int], ...]:
-        """Return (before, after) for each axis, as `functional.nn.pad` takes them.
+        """Returns (before, after) for each axis, as `functional.nn.pad` takes them.
 
         Returns
         -------
@@ -209,24 +214,24 @@ class RegionRestrictedConv(_ConvNd):
     def calc_conv(
         self, inp: Tensor, weight: Tensor, rin: Tensor, rout: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """Return the convolution of ``inp`` by the regions ``rin`` and ``rout``, with the given
+        """Returns the convolution of ``inp`` by the regions ``rin`` and ``rout``, with the given
         weight and bias.
 
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            Images of shape (N, in_channels, H, W).
         weight : Tensor
-            Of the shape of the module's.
+            Kernels, of the shape of the module's weight.
         rin, rout : Tensor
-            As in `forward`.
+            Regions of the input pixels, (N, H, W), and of the output pixels, (N, OH, OW): integers.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         padding = self.padding
         if self.padding_mode != "zeros":
@@ -248,16 +253,16 @@ class RegionRestrictedConv(_ConvNd):
         )
 
     def forward(self, inp: Tensor, rin: Tensor, rout: Tensor) -> Tensor:
-        """Return the convolution, (N, out_channels, OH, OW).
+        """Returns the convolution, (N, out_channels, OH, OW).
 
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, H, W).
+            Images of shape (N, in_channels, H, W).
         rin : Tensor
-            (N, H, W), integers: the region of each input.
+            Number of the region of each input pixel: integers, (N, H, W).
         rout : Tensor
-            (N, OH, OW), integers: that of each output.
+            Number of the region of each output pixel: integers, (N, OH, OW).
 
         Returns
         -------

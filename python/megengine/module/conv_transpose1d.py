@@ -20,15 +20,17 @@ class ConvTranspose1d(_ConvTransposeNd):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int
-        As in `ConvTranspose2d`.
+        Elements of a kernel, distance of the windows of two neighbouring input elements, elements
+        cut off at both ends of the output, elements added at its end, and distance of a kernel's
+        elements.
     groups : int
-        As in `ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `ConvTranspose2d`.
+        Whether to add a learned number to each output channel.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -57,12 +59,12 @@ class ConvTranspose1d(_ConvTransposeNd):
         super().__init__(in_channels, out_channels, *sizes, groups, bias, output_padding=output_padding, **kwargs)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the transposed convolution of ``inp`` (N, in_channels, L).
+        """Returns the transposed convolution of ``inp`` (N, in_channels, L).
 
         Parameters
         ----------
         inp : Tensor
-            (N, in_channels, L).
+            Sequences of shape (N, in_channels, L).
 
         Returns
         -------

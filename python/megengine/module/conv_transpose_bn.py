@@ -53,7 +53,18 @@ class _ConvTransposeBnActivation2d(Module):
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``bn(conv_transpose2d(inp))`` for ``inp`` (N, in_channels, H, W)."""
+        """Returns ``bn(conv_transpose2d(inp))``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Images of shape (N, in_channels, H, W).
+
+        Returns
+        -------
+        Tensor
+            Images of shape (N, out_channels, OH, OW).
+        """
         return self.bn(self.conv_transpose2d(inp))
 
 
@@ -65,21 +76,26 @@ class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `ConvTranspose2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `ConvTranspose2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `BatchNorm2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `BatchNorm2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in `ConvTranspose2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -97,21 +113,26 @@ class ConvTransposeBnRelu2d(Relu, _ConvTransposeBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `ConvTransposeBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `ConvTransposeBn2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `ConvTransposeBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `ConvTransposeBn2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `ConvTransposeBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `ConvTransposeBn2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `ConvTransposeBn2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in `ConvTransposeBn2d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -17,19 +17,19 @@ class DeformablePSROIPooling(Module):
     Parameters
     ----------
     no_trans : bool
-        Ignore the offsets.
+        Whether to ignore the offsets.
     part_size : int
-        Extent of the grid of offsets.
+        Height and width of the grid of offsets.
     pooled_h, pooled_w : int
-        Extents of the result.
+        Height and width of the result.
     sample_per_part : int
         Samples per bin along each axis.
     spatial_scale : float
         Pixels of the feature map per pixel of the boxes' coordinates.
     trans_std : float
-        Factor of the offsets.
+        Factor that the offsets are multiplied by.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -65,12 +65,12 @@ class DeformablePSROIPooling(Module):
         self.trans_std = trans_std
 
     def forward(self, inp: Tensor, rois: Tensor, trans: Tensor) -> Tensor:
-        """Return the pooled boxes, (K, C, pooled_h, pooled_w).
+        """Returns the pooled boxes, (K, C, pooled_h, pooled_w).
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
         rois : Tensor
             (K, 5), index of the image in the batch, x1, y1, x2, y2.
         trans : Tensor

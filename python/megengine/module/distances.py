@@ -15,16 +15,16 @@ __all__ = ["Bilinear", "CosineSimilarity", "PairwiseDistance"]
 
 
 class Bilinear(Weighted):
-    """Bilinear map ``y[o] = x1 @ weight[o] @ x2 + bias[o]`` of the last axes.
+    """Computes the bilinear map ``y[o] = x1 @ weight[o] @ x2 + bias[o]`` of the last axes.
 
     Parameters
     ----------
     in1_features, in2_features, out_features : int
         Extents of the last axes of both inputs, and of the result.
     bias : bool
-        Whether to add one.
+        Whether to add a learned bias.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -54,12 +54,12 @@ class Bilinear(Weighted):
         return self.in1_features * self.in2_features
 
     def forward(self, inp1: Tensor, inp2: Tensor) -> Tensor:
-        """Return the bilinear map of both inputs.
+        """Returns the bilinear map of both inputs.
 
         Parameters
         ----------
         inp1 : Tensor
-            (..., in1_features).
+            Tensor of shape (..., in1_features).
         inp2 : Tensor
             (..., in2_features), with the other extents of inp1.
 
@@ -84,9 +84,9 @@ class CosineSimilarity(Module):
     axis : int
         The axis of the vectors' elements.
     eps : float
-        The least length that is divided by.
+        Lengths below this number count as this number.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class CosineSimilarity(Module):
         self.eps = eps
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Return the cosines.
+        """Returns the cosines.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class PairwiseDistance(Module):
     keepdims : bool
         Leaves the last axis in the result with size 1.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class PairwiseDistance(Module):
         self.keepdims = keepdims
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Return the distances.
+        """Returns the distances.
 
         Parameters
         ----------

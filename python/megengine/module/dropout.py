@@ -20,12 +20,17 @@ class Dropout(Module):
         Probability of each element to become 0, in [0, 1); the others are multiplied by 1 / (1 -
         drop_prob).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
     ValueError
         For another drop_prob.
+
+    See Also
+    --------
+    Dropout2d : Drops whole channels.
+    functional.dropout : The function.
 
     Notes
     -----
@@ -54,7 +59,7 @@ class Dropout(Module):
         self.drop_prob = drop_prob
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return ``inputs`` (any shape, float dtype) with elements dropped in training mode.
+        """Returns ``inputs`` (any shape, float dtype) with elements dropped in training mode.
 
         Parameters
         ----------
@@ -64,7 +69,7 @@ class Dropout(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------
@@ -84,7 +89,7 @@ class Dropout2d(Dropout):
     drop_prob : float
         Probability of each channel to become 0, in [0, 1); ValueError for another one.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -99,17 +104,17 @@ class Dropout2d(Dropout):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return ``inputs`` (N, C, ...) with channels dropped in training mode.
+        """Returns ``inputs`` (N, C, ...) with channels dropped in training mode.
 
         Parameters
         ----------
         inputs : Tensor
-            (N, C, ...), float dtype.
+            Tensor of shape (N, C, ...), float dtype.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------

@@ -19,7 +19,7 @@ class Concat(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -29,19 +29,19 @@ class Concat(Module):
     """
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
-        """Return ``inps`` joined along ``axis`` (0 by default); other extents must be equal.
+        """Returns ``inps`` joined along ``axis`` (0 by default); other extents must be equal.
 
         Parameters
         ----------
         inps : iterable of Tensor
             Tensors whose extents are equal, except along ``axis``.
         axis : int
-            Counts from the end if negative.
+            Axis along which to join; negative numbers count from the end.
 
         Returns
         -------
         Tensor
-            Joined along ``axis``.
+            The tensors, joined along ``axis``.
         """
         return F.concat(inps, axis)
 
@@ -54,7 +54,7 @@ class Elemwise(Module):
     method : object
         Name of the function in any case: "add", "RELU", "fuse_add_relu", "erfinv", ....
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -74,12 +74,12 @@ class Elemwise(Module):
         function_of(self.method)  # an unknown name is an error here, not in the first call
 
     def forward(self, *inps: Tensor) -> Tensor:
-        """Return the function of ``inps``, as many Tensors as it takes; shapes broadcast.
+        """Returns the function of ``inps``, as many Tensors as it takes; shapes broadcast.
 
         Parameters
         ----------
         *inps : Tensor
-            As many Tensors as the function takes; shapes broadcast.
+            Operands, as many Tensors as the function takes; their shapes broadcast.
 
         Returns
         -------
@@ -95,7 +95,7 @@ class Identity(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -107,12 +107,12 @@ class Identity(Module):
     """
 
     def forward(self, x: Any) -> Any:
-        """Return ``x``, whatever it is.
+        """Returns ``x`` itself.
 
         Parameters
         ----------
         x : object
-            Anything.
+            Any object, which is returned as it is.
 
         Returns
         -------

@@ -24,24 +24,30 @@ class Embedding(Module):
     num_embeddings, embedding_dim : int
         Rows and columns of the table ``weight``.
     padding_idx : int or None
-        A row that starts as zeros and gets no gradient; negative ones count from the end.
+        Index of a row that starts as zeros and gets no gradient; negative numbers count from the
+        end.
     max_norm, norm_type : float or None
-        None: other values are not supported.
+        Must be None: other values are not supported.
     initial_weight : Tensor, array_like or None
         A table to copy, (num_embeddings, embedding_dim). None draws standard normal numbers.
     freeze : bool
-        Keep the table as it is, without gradients.
+        Whether the table stays as it is, without gradients.
     sparse : bool
-        Keep the gradient of ``weight`` as the rows that were looked up, as an
+        Whether the gradient of ``weight`` is kept as the rows that were looked up, as an
         `autodiff.RowGradient`.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
     ValueError
         For a table of another shape, a padding_idx that is no row of it, and for max_norm or
         norm_type.
+
+    See Also
+    --------
+    EmbeddingBag : Reduces the rows of each bag to one.
+    functional.embedding : The function.
 
     Examples
     --------
@@ -88,13 +94,13 @@ class Embedding(Module):
         self.weight = Parameter(initial_weight)
 
     def reset_parameters(self) -> None:
-        """Draw new initial values from the standard normal distribution; the row of padding is zero."""
+        """Draws new initial values from the standard normal distribution; the row of padding is zero."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             self.weight[self.padding_idx] = 0.0
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the rows at ``inputs``, integers of any shape: inputs.shape + (embedding_dim,).
+        """Returns the rows at ``inputs``, integers of any shape: inputs.shape + (embedding_dim,).
 
         Parameters
         ----------
@@ -124,20 +130,21 @@ class Embedding(Module):
         norm_type: float | None = None,
         sparse: bool = False,
     ) -> Embedding:
-        """Return a module with a copy of the table ``embeddings`` (num_embeddings, embedding_dim).
+        """Returns a module with a copy of the table ``embeddings`` (num_embeddings, embedding_dim).
 
         Parameters
         ----------
         embeddings : Tensor
-            (num_embeddings, embedding_dim).
+            The table, (num_embeddings, embedding_dim); it is copied.
         freeze : bool
-            Keep the table as it is.
+            Whether the table stays as it is, without gradients.
         padding_idx : int or None
-            A row that gets no gradient; it keeps its values.
+            Index of a row that gets no gradient; the row keeps its values.
         max_norm, norm_type : float or None
-            None: other values are not supported.
+            Must be None: other values are not supported.
         sparse : bool
-            As in the class.
+            Whether the gradient of ``weight`` is kept as the rows that were looked up, as an
+            `autodiff.RowGradient`.
 
         Returns
         -------
@@ -169,17 +176,19 @@ class EmbeddingBag(Embedding):
     Parameters
     ----------
     num_embeddings, embedding_dim : int
-        As in `Embedding`.
+        Rows and columns of the table ``weight``.
     mode : str
-        "sum", "mean" or "max".
+        How the rows of a bag become one: "sum", "mean" or "max".
     padding_idx : int or None
-        A row that starts as zeros, gets no gradient and counts for nothing in a bag.
+        Row that starts as zeros and gets no gradient; bags leave it out. Negative numbers count
+        from the end.
     initial_weight : Tensor, array_like or None
-        As in `Embedding`.
+        A table to copy, (num_embeddings, embedding_dim); None draws standard normal numbers.
     freeze, sparse : bool
-        As in `Embedding`.
+        Whether the table stays as it is, and whether its gradient is kept as the rows that were
+        looked up, as an `autodiff.RowGradient`.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -215,16 +224,16 @@ class EmbeddingBag(Embedding):
     def forward(
         self, inputs: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
-        """Return the sum, mean or maximum of the rows of each bag.
+        """Returns the sum, mean or maximum of the rows of each bag.
 
         Parameters
         ----------
         inputs : Tensor
             Integers: (bags, size), or (count,) with offsets.
         offsets : Tensor or None
-            (bags,), integers: where each bag begins.
+            Index at which each bag begins: (bags,), integers.
         per_sample_weights : Tensor or None
-            The shape of inputs: what each row is multiplied by, for the mode "sum".
+            Factor of each row, of the shape of ``inputs``; only for the mode "sum".
 
         Returns
         -------

@@ -31,14 +31,14 @@ __all__ = [
 
 
 def fill_(tensor: Tensor, val: float) -> None:
-    """Fill ``tensor`` with the number ``val`` in place; shape, dtype and device stay.
+    """Fills ``tensor`` with the number ``val`` in place; shape, dtype and device stay.
 
     Parameters
     ----------
     tensor : Tensor
         Any shape, float dtype.
     val : float
-        What every element becomes.
+        New value of every element.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def fill_(tensor: Tensor, val: float) -> None:
 
 
 def zeros_(tensor: Tensor) -> None:
-    """Fill ``tensor`` with 0 in place.
+    """Fills ``tensor`` with 0 in place.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def zeros_(tensor: Tensor) -> None:
 
 
 def ones_(tensor: Tensor) -> None:
-    """Fill ``tensor`` with 1 in place.
+    """Fills ``tensor`` with 1 in place.
 
     Parameters
     ----------
@@ -91,14 +91,14 @@ def ones_(tensor: Tensor) -> None:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
-    """Fill ``tensor`` in place with draws uniform over [a, b), by default [0, 1).
+    """Fills ``tensor`` in place with draws uniform over [a, b), by default [0, 1).
 
     Parameters
     ----------
     tensor : Tensor
         Any shape, float dtype.
     a, b : float
-        Bounds of the draws.
+        Lower bound, which draws may reach, and upper bound, which they do not reach.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
-    """Fill ``tensor`` in place with draws from a normal distribution.
+    """Fills ``tensor`` in place with draws from a normal distribution.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _write(tensor: Tensor, value: Tensor) -> None:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor for the weights before ``nonlinearity`` that keeps the variance of values.
+    """Returns the factor for the weights before ``nonlinearity`` that keeps the variance of values.
 
     Parameters
     ----------
@@ -186,13 +186,13 @@ _GAINS = {"sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "linear": 1.0
 
 
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
-    """Return (fan_in, fan_out): how many inputs and outputs one unit of a weight has.
+    """Returns (fan_in, fan_out): how many inputs and outputs one unit of a weight has.
 
     Parameters
     ----------
     tensor : Tensor
-        A weight (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw): with 5
-        or more axes the first is skipped.
+        Weight of shape (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw):
+        where there are 5 or more axes the first one is skipped.
 
     Returns
     -------
@@ -222,12 +222,12 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
 
 
 def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
-    """Return fan_in or fan_out of ``tensor``, as ``mode`` says.
+    """Returns fan_in or fan_out of ``tensor``, as ``mode`` says.
 
     Parameters
     ----------
     tensor : Tensor
-        As in `calculate_fan_in_and_fan_out`.
+        Weight of shape (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw).
     mode : str
         "fan_in" or "fan_out", in any case.
 
@@ -255,9 +255,9 @@ def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
-    """Fill ``tensor`` with draws uniform over [-a, a), a = gain * sqrt(6 / (fan_in + fan_out)).
+    """Fills ``tensor`` with draws uniform over [-a, a), a = gain * sqrt(6 / (fan_in + fan_out)).
 
-    Keeps the variance of values and gradients about equal through layers with a symmetric
+    This keeps the variance of values and gradients about equal through layers with a symmetric
     activation.
 
     Parameters
@@ -291,7 +291,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
-    """Fill ``tensor`` with normal draws of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+    """Fills ``tensor`` with normal draws of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
 
     Parameters
     ----------
@@ -326,18 +326,18 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
 def msra_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> None:
-    """Fill ``tensor`` with draws uniform over [-b, b), b = gain * sqrt(3 / fan).
+    """Fills ``tensor`` with draws uniform over [-b, b), b = gain * sqrt(3 / fan).
 
     Parameters
     ----------
     tensor : Tensor
-        Any shape, float dtype.
+        Tensor of any shape with at least 2 axes, float dtype; it is written in place.
     a : float
-        Slope of a leaky_relu that follows; 0 is relu.
+        Slope of the leaky_relu that follows; 0 is relu.
     mode : str
         "fan_in" keeps the variance of values, "fan_out" that of gradients.
     nonlinearity : str
-        See `calculate_gain`.
+        Name of the activation that follows, as `calculate_gain` takes it.
 
     Raises
     ------
@@ -364,21 +364,22 @@ def msra_uniform_(
 def msra_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> None:
-    """Fill ``tensor`` with normal draws of standard deviation gain / sqrt(fan).
+    """Fills ``tensor`` with normal draws of standard deviation gain / sqrt(fan).
 
     Parameters
     ----------
     tensor : Tensor
-        As in `msra_uniform_`.
+        Tensor of any shape with at least 2 axes, float dtype; it is written in place.
     a : float
-        As in `msra_uniform_`.
+        Slope of the leaky_relu that follows; 0 is relu.
     mode, nonlinearity : str
-        As in `msra_uniform_`.
+        "fan_in" keeps the variance of values, "fan_out" that of gradients; and the name of the
+        activation that follows, as `calculate_gain` takes it.
 
     Raises
     ------
     ValueError
-        As for `msra_uniform_`.
+        For another mode or nonlinearity, or for fewer than 2 axes.
 
     References
     ----------

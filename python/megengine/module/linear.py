@@ -14,18 +14,24 @@ __all__ = ["Linear", "LinearRelu"]
 
 
 class Linear(Weighted):
-    """Fully connected layer ``y = x @ weight.T + bias``: (..., in_features) to (..., out_features).
+    """Computes ``y = x @ weight.T + bias``, a fully connected layer: (..., in_features) to (...,
+    out_features).
 
     Parameters
     ----------
     in_features, out_features : int
-        Extents of the last axis before and after.
+        Extent of the last axis before and after.
     bias : bool
-        Whether to add one.
+        Whether to add a learned bias.
     compute_mode : str
-        "default", or "float32" to accumulate half-precision products in float32.
+        "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
+
+    See Also
+    --------
+    functional.linear : The function.
+    Bilinear : A bilinear map of two inputs.
 
     Notes
     -----
@@ -60,16 +66,16 @@ class Linear(Weighted):
         return self.in_features
 
     def calc_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``x @ weight.T + bias`` with the given weight and bias instead of the module's.
+        """Returns ``x @ weight.T + bias`` with the given weight and bias instead of the module's.
 
         Parameters
         ----------
         x : Tensor
-            (..., in_features).
+            Tensor of shape (..., in_features).
         weight : Tensor
-            Of the shape of the module's.
+            Matrix of the shape of the module's weight.
         bias : Tensor or None
-            Of the shape of the module's, or None for none.
+            Of the shape of the module's bias; None adds none.
 
         Returns
         -------
@@ -79,12 +85,12 @@ class Linear(Weighted):
         return F.linear(x, weight, bias, self.compute_mode)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x @ weight.T + bias`` for ``x`` (..., in_features): (..., out_features).
+        """Returns ``x @ weight.T + bias`` for ``x`` (..., in_features): (..., out_features).
 
         Parameters
         ----------
         x : Tensor
-            (..., in_features).
+            Tensor of shape (..., in_features).
 
         Returns
         -------
@@ -108,13 +114,13 @@ class LinearRelu(Relu, Linear):
     Parameters
     ----------
     in_features, out_features : int
-        As in `Linear`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `Linear`.
+        Whether the linear map adds a learned bias.
     compute_mode : str
-        As in `Linear`.
+        "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        As in `Linear`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

@@ -33,7 +33,18 @@ class _LinearBnActivation1d(Module):
         self.bn = BatchNorm1d(out_features, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``bn(linear(inp))`` for ``inp`` (N, in_features)."""
+        """Returns ``bn(linear(inp))``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of shape (N, in_features).
+
+        Returns
+        -------
+        Tensor
+            Tensor of shape (N, out_features).
+        """
         return self.bn(self.linear(inp))
 
 
@@ -45,17 +56,19 @@ class LinearBn1d(_LinearBnActivation1d):
     Parameters
     ----------
     in_features, out_features : int
-        As in `Linear`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `Linear`.
+        Whether the linear map adds a learned bias.
     compute_mode : str
-        As in `Linear`.
+        "default" or "float32"; both accumulate in float32.
     eps, momentum : float
-        As in `BatchNorm1d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `BatchNorm1d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in `Linear`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -73,17 +86,19 @@ class LinearBnRelu1d(Relu, _LinearBnActivation1d):
     Parameters
     ----------
     in_features, out_features : int
-        As in `LinearBn1d`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `LinearBn1d`.
+        Whether the linear map adds a learned bias.
     compute_mode : str
-        As in `LinearBn1d`.
+        "default" or "float32"; both accumulate in float32.
     eps, momentum : float
-        As in `LinearBn1d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `LinearBn1d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in `LinearBn1d`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------

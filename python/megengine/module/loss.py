@@ -30,15 +30,20 @@ class CrossEntropyLoss(_Loss):
     Parameters
     ----------
     weight : Tensor or None
-        (classes,), what the loss of each class is multiplied by.
+        Factor of the loss of each class, (classes,); None is 1.
     ignore_index : int or None
         A label whose loss is 0.
     label_smooth : float
-        A share in [0, 1] that goes to all classes evenly.
+        Share of the label, in [0, 1], that goes to all classes evenly.
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
+
+    See Also
+    --------
+    BCEWithLogitsLoss : Has two classes.
+    functional.loss.cross_entropy : The function.
 
     Examples
     --------
@@ -57,7 +62,7 @@ class CrossEntropyLoss(_Loss):
         self.label_smooth = label_smooth
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -80,13 +85,13 @@ class NLLLoss(_Loss):
     Parameters
     ----------
     weight : Tensor or None
-        (classes,), what the loss of each class is multiplied by.
+        Factor of the loss of each class, (classes,); None is 1.
     ignore_index : int or None
         A label whose loss is 0.
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -103,7 +108,7 @@ class NLLLoss(_Loss):
         self.ignore_index = ignore_index
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
@@ -128,7 +133,7 @@ class BCEWithLogitsLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -138,14 +143,14 @@ class BCEWithLogitsLoss(_Loss):
     """
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         pred : Tensor
-            Any shape, logits.
+            Logits of any shape, float dtype.
         label : Tensor
-            Of the shape of pred, in [0, 1].
+            True values in [0, 1], of the shape of ``pred``.
 
         Returns
         -------
@@ -163,7 +168,7 @@ class BCELoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -173,14 +178,14 @@ class BCELoss(_Loss):
     """
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         pred : Tensor
             Any shape, in [0, 1].
         label : Tensor
-            Of the shape of pred, in [0, 1].
+            True values in [0, 1], of the shape of ``pred``.
 
         Returns
         -------
@@ -198,7 +203,7 @@ class MSELoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -208,14 +213,14 @@ class MSELoss(_Loss):
     """
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         pred : Tensor
-            Any shape.
+            Predicted values, of any shape.
         label : Tensor
-            Of the shape of pred.
+            True values, of the shape of ``pred``.
 
         Returns
         -------
@@ -233,7 +238,7 @@ class L1Loss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -243,14 +248,14 @@ class L1Loss(_Loss):
     """
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         pred : Tensor
-            Any shape.
+            Predicted values, of any shape.
         label : Tensor
-            Of the shape of pred.
+            True values, of the shape of ``pred``.
 
         Returns
         -------
@@ -270,7 +275,7 @@ class SmoothL1Loss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -286,14 +291,14 @@ class SmoothL1Loss(_Loss):
         self.beta = beta
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         pred : Tensor
-            Any shape.
+            Predicted values, of any shape.
         label : Tensor
-            Of the shape of pred.
+            True values, of the shape of ``pred``.
 
         Returns
         -------
@@ -313,7 +318,7 @@ class HuberLoss(_Loss):
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -329,14 +334,14 @@ class HuberLoss(_Loss):
         self.delta = delta
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         pred : Tensor
-            Any shape.
+            Predicted values, of any shape.
         label : Tensor
-            Of the shape of pred.
+            True values, of the shape of ``pred``.
 
         Returns
         -------
@@ -352,11 +357,11 @@ class KLDivLoss(_Loss):
     Parameters
     ----------
     log_target : bool
-        Whether labels hold logarithms, too.
+        Whether labels hold logarithms of probabilities, too.
     reduction : str
         "batchmean", "mean", "sum" or "none".
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -372,14 +377,14 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         pred : Tensor
             (N, ...), logarithms of probabilities.
         label : Tensor
-            Of the shape of pred, probabilities.
+            True probabilities, of the shape of ``pred``.
 
         Returns
         -------
@@ -390,16 +395,17 @@ class KLDivLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """Computes how far cosines of pairs are from what labels say: `functional.loss.cosine_embedding_loss`.
+    """Computes how far the cosines of pairs are from those that labels ask for:
+    `functional.loss.cosine_embedding_loss`.
 
     Parameters
     ----------
     margin : float
-        The cosine that vectors apart may have.
+        Cosine up to which a pair that does not belong together has no loss.
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -416,14 +422,14 @@ class CosineEmbeddingLoss(_Loss):
         self.margin = margin
 
     def forward(self, x1: Tensor, x2: Tensor, label: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         x1 : Tensor
-            (N, size).
+            First vector of each pair, (N, size).
         x2 : Tensor
-            (N, size).
+            Second vector of each pair, (N, size).
         label : Tensor
             (N,): 1 for a pair that belongs together, -1 for others.
 
@@ -436,20 +442,22 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """Computes by how much an anchor is not nearer to the positive than to the negative: `functional.loss.triplet_margin_loss`.
+    """Computes by how much an anchor fails to be nearer to the positive than to the negative:
+    `functional.loss.triplet_margin_loss`.
 
     Parameters
     ----------
     margin : float
-        By how much the positive must be nearer.
+        By how much the positive must be nearer than the negative.
     p : float
-        The order of the norm that distances are.
+        Order of the norm that measures distances.
     swap : bool
-        Whether the distance of positive and negative counts where it is less.
+        Whether to take the distance of positive and negative where it is less than that of anchor
+        and negative.
     reduction : str
         "mean", "sum" or "none"; ValueError for another when called.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -468,16 +476,16 @@ class TripletMarginLoss(_Loss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Return the loss.
+        """Returns the loss.
 
         Parameters
         ----------
         anchor : Tensor
-            (N, size).
+            Vectors that are compared, (N, size).
         positive : Tensor
-            (N, size).
+            Vectors that must be near, (N, size).
         negative : Tensor
-            (N, size).
+            Vectors that must be far, (N, size).
 
         Returns
         -------

@@ -20,11 +20,12 @@ class LocalResponseNorm(Module):
     Parameters
     ----------
     kernel_size : int
-        Odd; ValueError when called.
+        Number of channels in the sum, odd (ValueError when called).
     k, alpha, beta : float
-        Numbers of the formula. Unlike some libraries' layers, alpha is not divided by kernel_size.
+        Constants of the formula. Unlike some libraries' layers, alpha is not divided by
+        kernel_size.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -56,16 +57,16 @@ class LocalResponseNorm(Module):
         self.beta = beta
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the result for ``inp`` (N, C, H, W), of the same shape.
+        """Returns the result for ``inp`` (N, C, H, W), of the same shape.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         return F.local_response_norm(inp, self.kernel_size, self.k, self.alpha, self.beta)

@@ -100,7 +100,7 @@ class Module(Holder):
         self._list_holders()
 
     def _list_holders(self) -> None:
-        """List anew which attributes are or may hold modules; where they were not set one by one."""
+        """Lists anew which attributes are or may hold modules; where they were not set one by one."""
         holders = [
             name
             for name, value in self.__dict__.items()
@@ -119,17 +119,17 @@ class Module(Holder):
     else:
 
         def forward(self, inputs: Any) -> Any:
-            """Compute the result; subclasses define it, with arguments of their own.
+            """Computes the result; subclasses define it, with arguments of their own.
 
             Parameters
             ----------
             inputs : object
-                Of the call.
+                Arguments of the call; a subclass names its own.
 
             Returns
             -------
             object
-                Of the call.
+                Result of the call.
 
             Raises
             ------
@@ -144,7 +144,7 @@ class Module(Holder):
     # -- calling ---------------------------------------------------------------------------------
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Run the forward pre-hooks, ``forward`` and the forward hooks."""
+        """Runs the forward pre-hooks, ``forward`` and the forward hooks."""
         try:
             named = scopes.recording.get()
             if self._forward_pre_hooks or self._forward_hooks or named:
@@ -168,13 +168,13 @@ class Module(Holder):
         return outputs
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandler:
-        """Call ``hook(module, inputs)`` before each forward.
+        """Calls ``hook(module, inputs)`` before each forward.
 
         Parameters
         ----------
         hook : callable
-            Takes the module and the tuple of positional arguments; what it returns, if not None,
-            replaces them.
+            Function that takes the module and the tuple of positional arguments; a result other
+            than None replaces them.
 
         Returns
         -------
@@ -184,13 +184,13 @@ class Module(Holder):
         return HookHandler(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandler:
-        """Call ``hook(module, inputs, outputs)`` after each forward.
+        """Calls ``hook(module, inputs, outputs)`` after each forward.
 
         Parameters
         ----------
         hook : callable
-            Takes the module, the tuple of positional arguments and the outputs; what it returns, if
-            not None, replaces the outputs.
+            Function that takes the module, the tuple of positional arguments and the outputs; a
+            result other than None replaces the outputs.
 
         Returns
         -------
@@ -212,15 +212,14 @@ class Module(Holder):
     # -- listing ---------------------------------------------------------------------------------
 
     def parameters(self, recursive: bool = True, **kwargs: Any) -> Iterable[Parameter]:
-        """Iterate over every Parameter once: attributes in the order of their names, depth first.
+        """Iterates over every Parameter once: attributes in the order of their names, depth first.
 
         Parameters
         ----------
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            The option with_parent=True gives pairs with the module that holds them; the same for
-            the methods below.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -232,16 +231,16 @@ class Module(Holder):
     def named_parameters(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Parameter]]:
-        """Iterate over (dotted path, Parameter) in the order of `parameters`.
+        """Iterates over (dotted path, Parameter) in the order of `parameters`.
 
         Parameters
         ----------
         prefix : str or None
-            A path to put before all paths, None for none.
+            Path in front of all paths; None for none.
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -251,14 +250,14 @@ class Module(Holder):
         return self._named(_is_parameter, recursive, prefix, kwargs)
 
     def buffers(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
-        """Iterate over every Tensor that is not a Parameter, such as running statistics.
+        """Iterates over every Tensor that is not a Parameter, such as running statistics.
 
         Parameters
         ----------
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -276,16 +275,16 @@ class Module(Holder):
     def named_buffers(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Tensor]]:
-        """Iterate over (dotted path, buffer), as `named_parameters` does.
+        """Iterates over (dotted path, buffer), as `named_parameters` does.
 
         Parameters
         ----------
         prefix : str or None
-            A path to put before all paths, None for none.
+            Path in front of all paths; None for none.
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -295,17 +294,17 @@ class Module(Holder):
         return self._named(_is_buffer, recursive, prefix, kwargs)
 
     def register_buffer(self, name: str, tensor: Tensor, persistent: bool = True) -> None:
-        """Make ``tensor`` the attribute ``name``, and say whether it belongs to the state dict.
+        """Makes ``tensor`` the attribute ``name``, and says whether it belongs to the state dict.
 
         Parameters
         ----------
         name : str
-            An identifier.
+            Name of the attribute, an identifier.
         tensor : Tensor
-            Not a Parameter.
+            The buffer, a Tensor that is not a Parameter.
         persistent : bool
-            False: `state_dict` leaves it out and `load_state_dict` does not ask for it, as for a
-            table that ``__init__`` computes.
+            Whether the state dict has it. False is for a table that ``__init__`` computes:
+            `state_dict` leaves it out, and `load_state_dict` does not ask for it.
 
         Raises
         ------
@@ -337,14 +336,14 @@ class Module(Holder):
         object.__setattr__(self, "_not_saved", kept if persistent else kept | {name})
 
     def tensors(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
-        """Iterate over all Parameters and buffers; recursive: also those of modules below.
+        """Iterates over all Parameters and buffers; recursive: also those of modules below.
 
         Parameters
         ----------
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -356,16 +355,16 @@ class Module(Holder):
     def named_tensors(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Tensor]]:
-        """Iterate over (dotted path, Parameter or buffer), as `named_parameters` does.
+        """Iterates over (dotted path, Parameter or buffer), as `named_parameters` does.
 
         Parameters
         ----------
         prefix : str or None
-            A path to put before all paths, None for none.
+            Path in front of all paths; None for none.
         recursive : bool
-            Also those of modules below.
+            Whether to go on in the modules below.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -375,27 +374,27 @@ class Module(Holder):
         return self._named(_is_tensor, recursive, prefix, kwargs)
 
     def children(self, **kwargs: Any) -> Iterable[Module]:
-        """Iterate over the modules that this one holds directly.
+        """Iterates over the modules that this one holds directly.
 
         Parameters
         ----------
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
         iterable of Module
-            In the order of their names.
+            The modules, in the order of their names.
         """
         return self._listed(_is_module, False, None, kwargs)
 
     def named_children(self, **kwargs: Any) -> Iterable[tuple[str, Module]]:
-        """Iterate over (key, module) of the modules that this one holds directly.
+        """Iterates over (key, module) of the modules that this one holds directly.
 
         Parameters
         ----------
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -405,12 +404,12 @@ class Module(Holder):
         return self._named(_is_module, False, None, kwargs)
 
     def modules(self, **kwargs: Any) -> Iterable[Module]:
-        """Iterate over this module, then all below it.
+        """Iterates over this module, then all below it.
 
         Parameters
         ----------
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Returns
         -------
@@ -422,14 +421,14 @@ class Module(Holder):
     def named_modules(
         self, prefix: str | None = None, **kwargs: Any
     ) -> Iterable[tuple[str, Module]]:
-        """Iterate over (dotted path, module): this one under ``prefix``, then all below it.
+        """Iterates over (dotted path, module): this one under ``prefix``, then all below it.
 
         Parameters
         ----------
         prefix : str or None
-            A path to put before all paths, None for none.
+            Path in front of all paths; None for none.
         **kwargs : object
-            As in `parameters`.
+            Only ``with_parent``, bool: True gives pairs with the module that holds them.
 
         Yields
         ------
@@ -482,12 +481,12 @@ class Module(Holder):
     # -- the whole tree --------------------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> None:
-        """Call ``fn(module)`` for this module and all below it, say to initialize weights.
+        """Calls ``fn(module)`` for this module and all below it, for example to initialize weights.
 
         Parameters
         ----------
         fn : callable
-            Takes a module.
+            Function of a module, called once for each.
         """
         for module in list(self.modules()):
             fn(module)
@@ -500,7 +499,7 @@ class Module(Holder):
                 set_to_zero(parameter.grad)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
-        """Set ``training`` to ``mode`` here and, if recursive, in all modules below.
+        """Sets ``training`` to ``mode`` here and, if recursive, in all modules below.
 
         Layers such as `Dropout` and `BatchNorm2d` act differently in the two modes.
 
@@ -509,7 +508,7 @@ class Module(Holder):
         mode : bool
             True for training, False for evaluation.
         recursive : bool
-            Also the modules below.
+            Whether to set it in the modules below, too.
 
         Returns
         -------
@@ -531,7 +530,7 @@ class Module(Holder):
         return self
 
     def eval(self) -> Self:
-        """Switch to evaluation mode: ``train(False)``.
+        """Switches to evaluation mode: ``train(False)``.
 
         Returns
         -------
@@ -541,12 +540,12 @@ class Module(Holder):
         return self.train(False)
 
     def disable_quantize(self, value: bool = True) -> None:
-        """Set ``quantize_disabled`` of this module and all below it to ``value``.
+        """Sets ``quantize_disabled`` of this module and all below it to ``value``.
 
         Parameters
         ----------
         value : bool
-            Whether quantization leaves it alone.
+            Whether quantization leaves these modules as they are.
         """
         for module in self.modules():
             module.quantize_disabled = value
@@ -558,9 +557,9 @@ class Module(Holder):
         Parameters
         ----------
         params : sequence of Parameter or mapping of int to Parameter
-            By position.
+            New parameters by their place in the order of `parameters`.
         start_pos : int
-            Of the first that is taken.
+            Place of the first one that is taken.
         seen : set of int or None
             Ids of modules to leave out.
 
@@ -579,21 +578,26 @@ class Module(Holder):
     def state_dict(
         self, rst: dict[str, Any] | None = None, prefix: str = "", keep_var: bool = False
     ) -> dict[str, np.ndarray | Tensor]:
-        """Return a dict from dotted path to ndarray, of all parameters and buffers.
+        """Returns a dict from dotted path to ndarray, of all parameters and buffers.
 
         Parameters
         ----------
         rst : dict of str or None
             A dict to fill, and to return, instead of a new one.
         prefix : str
-            What to put before all paths, with its dot if there shall be one.
+            Text in front of all paths, with its dot if there shall be one.
         keep_var : bool
-            Give the Tensors themselves instead of arrays.
+            Whether to give the Tensors themselves instead of arrays.
 
         Returns
         -------
         dict of str to numpy.ndarray or Tensor
             Paths to values.
+
+        See Also
+        --------
+        module.Module.load_state_dict : Writes such a dict into a module.
+        megengine.save : Writes it to a file.
 
         Notes
         -----
@@ -617,15 +621,15 @@ class Module(Holder):
         state_dict: Mapping[str, Any] | Callable[[str, Tensor], np.ndarray | None],
         strict: bool = True,
     ) -> None:
-        """Write a state dict into the parameters and buffers of this module, in place.
+        """Writes a state dict into the parameters and buffers of this module, in place.
 
         Parameters
         ----------
         state_dict : mapping of str or callable
-            Path -> array or Tensor; or a function of (path, tensor) that gives an array, or None to
-            leave the tensor as it is.
+            Mapping of paths to arrays or Tensors; or a function of (path, tensor) that returns an
+            array, or None to leave the tensor as it is.
         strict : bool
-            False warns of missing and unused keys.
+            Whether missing and unused keys are errors; False only warns of them.
 
         Raises
         ------
@@ -633,6 +637,11 @@ class Module(Holder):
             For missing or unused keys, if strict.
         ValueError
             If shapes differ.
+
+        See Also
+        --------
+        module.Module.state_dict : Returns such a dict.
+        megengine.load : Reads it from a file.
 
         Notes
         -----
@@ -663,7 +672,7 @@ class Module(Holder):
             (holders.append if may_hold else holders.remove)(name)
 
     def _adopt(self, attribute: str, value: Any) -> None:
-        """Give the modules in ``value`` the names under which this module holds them."""
+        """Gives the modules in ``value`` the names under which this module holds them."""
         modules = [found for found in _expand_structure(attribute, value) if _is_module(found[1])]
         if modules and "_forward_hooks" not in self.__dict__:
             raise _not_initialized(self, f"module {attribute!r}")
@@ -694,7 +703,7 @@ class Module(Holder):
             value.__dict__["_short_name"] = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickle, also one whose writer knew fewer of Module's own attributes."""
+        """Restores a pickle, also one whose writer knew fewer of Module's own attributes."""
         own = self.__dict__
         Module.__init__(self)
         own.update(state)

@@ -21,26 +21,31 @@ class MultiHeadAttention(Module):
     Parameters
     ----------
     embed_dim : int
-        Size of query and output.
+        Number of features of query and output.
     num_heads : int
-        Must divide embed_dim.
+        Number of heads, which must divide embed_dim.
     attn_dropout, out_dropout : float
-        Probabilities on the attention weights and on the output.
+        Probability of dropping an attention weight, and an element of the output.
     bias : bool
-        Whether the projections add one.
+        Whether the projections add a learned bias.
     add_bias_kv : bool
-        Append a learned position to keys and values.
+        Whether to append a learned position to keys and values.
     add_zero_attn : bool
-        Append a position of zeros.
+        Whether to append a position of zeros to keys and values.
     kdim, vdim : int or None
-        Sizes of key and value; None means embed_dim.
+        Number of features of key and value; None takes embed_dim.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
     ValueError
         Unless num_heads divides embed_dim.
+
+    See Also
+    --------
+    functional.scaled_dot_product_attention : The attention alone, without projections.
+    TransformerEncoderLayer : Has a network behind the attention.
 
     Notes
     -----
@@ -110,7 +115,7 @@ class MultiHeadAttention(Module):
         return self.embed_dim, self.kdim, self.vdim, self.embed_dim
 
     def reset_parameters(self) -> None:
-        """Draw new initial values: weights uniform as by `init.xavier_uniform_`, biases zero."""
+        """Draws new initial values: weights uniform as by `init.xavier_uniform_`, biases zero."""
         parts = []
         for rows in self._rows():
             bound = math.sqrt(6.0 / (rows + self.embed_dim))
@@ -135,26 +140,27 @@ class MultiHeadAttention(Module):
         is_causal: bool = False,
         maybe_cudnn_style_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend to ``value`` by how ``query`` fits ``key``.
+        """Attends to ``value`` by how ``query`` fits ``key``.
 
         Parameters
         ----------
         query : Tensor
-            (N, L, embed_dim), or without N, as key and value then are.
+            Tensor of shape (N, L, embed_dim), or without N; then key and value have no N either.
         key : Tensor
-            (N, S, kdim).
+            Tensor of shape (N, S, kdim).
         value : Tensor
-            (N, S, vdim).
+            Tensor of shape (N, S, vdim).
         key_padding_mask : Tensor or None
-            (N, S), bool, where True hides a position, or numbers added to the scores.
+            Mask (N, S): bool, where True hides a position, or numbers added to the scores.
         attn_mask : Tensor or None
-            (L, S) or (N * num_heads, L, S), likewise.
+            Mask (L, S) or (N * num_heads, L, S): bool, where True hides a position, or numbers
+            added to the scores.
         need_weights : bool
-            Return the attention weights, too.
+            Whether to return the attention weights, too.
         average_attn_weights : bool
-            Whether these are means over the heads.
+            Whether the returned weights are means over the heads.
         is_causal : bool
-            Hide later positions.
+            Whether a query sees only the positions up to its own.
         maybe_cudnn_style_mask : bool
             Whether masks may be short: an attn_mask (2, L) has the first key that each query sees
             and the first that it no longer sees, and row 1 of a key_padding_mask (2, N) counts the

@@ -30,7 +30,7 @@ class _Norm(Module):
         self.bias = Parameter(np.zeros(shape, np.float32)) if affine else None
 
     def reset_parameters(self) -> None:
-        """Set the scale to 1 and the shift to 0."""
+        """Sets the scale to 1 and the shift to 0."""
         if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
             init.zeros_(self.bias)
@@ -42,7 +42,7 @@ class GroupNorm(_Norm):
     Parameters
     ----------
     num_groups : int
-        Must divide num_channels.
+        Number of groups, which must divide num_channels.
     num_channels : int
         The number of channels, C.
     eps : float
@@ -50,7 +50,7 @@ class GroupNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -91,17 +91,17 @@ class GroupNorm(_Norm):
         self._make_affine(affine, (num_channels,))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (N, C, ...) normalized, of the same shape.
+        """Returns ``x`` (N, C, ...) normalized, of the same shape.
 
         Parameters
         ----------
         x : Tensor
-            (N, C, ...).
+            Tensor of shape (N, C, ...).
 
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         return F.nn.group_norm(x, self.num_groups, self.affine, self.weight, self.bias, self.eps)
 
@@ -118,7 +118,7 @@ class InstanceNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -143,17 +143,17 @@ class InstanceNorm(_Norm):
         self._make_affine(affine, (num_channels,))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (N, C, ...) normalized, of the same shape.
+        """Returns ``x`` (N, C, ...) normalized, of the same shape.
 
         Parameters
         ----------
         x : Tensor
-            (N, C, ...).
+            Tensor of shape (N, C, ...).
 
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         return F.nn.instance_norm(x, self.affine, self.weight, self.bias, self.eps)
 
@@ -164,13 +164,19 @@ class LayerNorm(_Norm):
     Parameters
     ----------
     normalized_shape : int or sequence of int
-        Their extents; an int for the last axis alone.
+        Extents of the last axes, which are normalized together; an int is the last axis alone.
     eps : float
         Added to the biased variance.
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
+
+    See Also
+    --------
+    RMSNorm : Leaves out the mean and the bias.
+    GroupNorm : Normalizes groups of channels.
+    functional.layer_norm : The function.
 
     References
     ----------
@@ -198,17 +204,17 @@ class LayerNorm(_Norm):
         self._make_affine(affine, self.normalized_shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., *normalized_shape) normalized, of the same shape.
+        """Returns ``x`` (..., *normalized_shape) normalized, of the same shape.
 
         Parameters
         ----------
         x : Tensor
-            (..., *normalized_shape).
+            Tensor of shape (..., *normalized_shape).
 
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         return F.nn.layer_norm(
             x, self.normalized_shape, self.affine, self.weight, self.bias, self.eps
@@ -221,15 +227,15 @@ class GeneralNorm(_Norm):
     Parameters
     ----------
     normalized_shape : int, sequence of int or None
-        Extents of these axes; None only with affine=False.
+        Extents of the normalized axes; None only with affine=False.
     normalized_axis : int or sequence of int
-        As many axes as extents.
+        The axes, as many as there are extents.
     eps : float
         Added to the biased variance.
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -276,7 +282,7 @@ class GeneralNorm(_Norm):
         self._make_affine(affine, shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` normalized, of the same shape.
+        """Returns ``x`` normalized, of the same shape.
 
         Parameters
         ----------
@@ -286,7 +292,7 @@ class GeneralNorm(_Norm):
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
 
         Raises
         ------
@@ -309,13 +315,13 @@ class RMSNorm(Module):
     Parameters
     ----------
     normalized_shape : int or sequence of int
-        The extents of these axes; an int for the last axis alone.
+        Extents of the last axes, which are normalized together; an int is the last axis alone.
     eps : float or None
         Added to the mean square; None is float32's machine epsilon.
     affine : bool
         Whether there is a weight (ones at first) of shape normalized_shape.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -340,22 +346,22 @@ class RMSNorm(Module):
         self.weight = Parameter(np.ones(self.normalized_shape, np.float32)) if affine else None
 
     def reset_parameters(self) -> None:
-        """Set the scale to 1."""
+        """Sets the scale to 1."""
         if self.weight is not None:
             init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., *normalized_shape) normalized, of the same shape.
+        """Returns ``x`` (..., *normalized_shape) normalized, of the same shape.
 
         Parameters
         ----------
         x : Tensor
-            (..., *normalized_shape).
+            Tensor of shape (..., *normalized_shape).
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------

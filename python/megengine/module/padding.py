@@ -17,14 +17,14 @@ class Pad(Module):
     Parameters
     ----------
     pad_width : sequence of sequence of int
-        (before, after) for each axis.
+        Pairs (before, after) of numbers of elements, one pair for each axis.
     mode : str
         "constant", "edge" or "replicate" (the border's value), or "reflect" (mirrored, without the
         border); ValueError for another one when called.
     constant_val : float
-        What "constant" adds.
-    **kwargs : str
-        `name`; see `Module`.
+        Value of the added elements in the mode "constant".
+    **kwargs : object
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Pad(Module):
         self.pad_val = constant_val
 
     def forward(self, src: Tensor) -> Tensor:
-        """Return ``src`` with the elements added, of the same dtype.
+        """Returns ``src`` with the elements added, of the same dtype.
 
         Parameters
         ----------
@@ -58,6 +58,6 @@ class Pad(Module):
         Returns
         -------
         Tensor
-            With the elements added, of the same dtype.
+            Tensor with the elements added, in the same dtype.
         """
         return F.nn.pad(src, self.pad_width, self.mode, self.pad_val)

@@ -19,7 +19,7 @@ class PixelShuffle(Module):
     upscale_factor : int
         The factor r; ValueError when called unless its square divides the channels.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -39,12 +39,12 @@ class PixelShuffle(Module):
         self.upscale_factor = upscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., C * r * r, H, W) as (..., C, H * r, W * r), same dtype.
+        """Returns ``x`` (..., C * r * r, H, W) as (..., C, H * r, W * r), same dtype.
 
         Parameters
         ----------
         x : Tensor
-            (..., C * r * r, H, W).
+            Tensor of shape (..., C * r * r, H, W).
 
         Returns
         -------
@@ -62,7 +62,7 @@ class PixelUnshuffle(Module):
     downscale_factor : int
         The factor r; ValueError when called unless it divides height and width.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -78,12 +78,12 @@ class PixelUnshuffle(Module):
         self.downscale_factor = downscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., C, H * r, W * r) as (..., C * r * r, H, W), same dtype.
+        """Returns ``x`` (..., C, H * r, W * r) as (..., C * r * r, H, W), same dtype.
 
         Parameters
         ----------
         x : Tensor
-            (..., C, H * r, W * r).
+            Tensor of shape (..., C, H * r, W * r).
 
         Returns
         -------

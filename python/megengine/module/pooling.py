@@ -46,15 +46,15 @@ class MaxPool1d(_PoolNd):
     Parameters
     ----------
     kernel_size : int
-        Elements of a window.
+        Number of elements of a window.
     stride : int or None
-        Between windows; None is the kernel.
+        Elements from one window to the next; None takes ``kernel_size``.
     padding : int
-        Added on both sides; it is never the maximum.
+        Number of elements added at both ends; they are never the maximum.
     ceil_mode : bool
         Whether OL is rounded up.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -71,12 +71,12 @@ class MaxPool1d(_PoolNd):
     _sizes = "an int"
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, L): (N, C, OL), same dtype.
+        """Returns the maxima of ``inp`` (N, C, L): (N, C, OL), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, L).
+            Sequences of shape (N, C, L).
 
         Returns
         -------
@@ -99,15 +99,15 @@ class MaxPool2d(_PoolNd):
     Parameters
     ----------
     kernel_size : int or (int, int)
-        In pixels: an int, or (height, width).
+        Extent of a window in pixels: an int for both axes, or (height, width).
     stride : int, (int, int) or None
-        Between windows, likewise; None is the kernel.
+        Pixels from one window to the next: an int or (height, width); None takes ``kernel_size``.
     padding : int or (int, int)
-        Added on every side, likewise; it is never the maximum.
+        Pixels added on every side: an int, or (height, width); they are never the maximum.
     ceil_mode : bool
         Whether OH and OW are rounded up.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -123,12 +123,12 @@ class MaxPool2d(_PoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
+        """Returns the maxima of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -139,22 +139,23 @@ class MaxPool2d(_PoolNd):
 
 
 class AvgPool1d(_PoolNd):
-    """Takes the mean of each window of lines: (N, C, L) to (N, C, OL), as `MaxPool1d` has them.
+    """Takes the mean of each window of lines: (N, C, L) to (N, C, OL), with OL as in `MaxPool1d`.
 
     Parameters
     ----------
     kernel_size : int
-        As in `MaxPool1d`.
+        Number of elements of a window.
     stride : int or None
-        As in `MaxPool1d`.
+        Elements from one window to the next; None takes ``kernel_size``.
     padding : int
-        Added on both sides.
+        Number of elements added at both ends.
     mode : str
-        As in `AvgPool2d`: "average" counts padding as zeros.
+        "average_count_exclude_padding" divides by the number of elements inside the sequence,
+        "average" by that of the window.
     ceil_mode : bool
-        As in `MaxPool1d`.
+        Whether OL is rounded up.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -178,12 +179,12 @@ class AvgPool1d(_PoolNd):
         self.mode = mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, L): (N, C, OL), same dtype.
+        """Returns the means of ``inp`` (N, C, L): (N, C, OL), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, L).
+            Sequences of shape (N, C, L).
 
         Returns
         -------
@@ -207,18 +208,18 @@ class AvgPool2d(_PoolNd):
     Parameters
     ----------
     kernel_size : int or (int, int)
-        As in `MaxPool2d`.
+        Extent of a window in pixels: an int for both axes, or (height, width).
     stride : int, (int, int) or None
-        As in `MaxPool2d`.
+        Pixels from one window to the next: an int or (height, width); None takes ``kernel_size``.
     padding : int or (int, int)
-        As in `MaxPool2d`.
+        Pixels added on every side: an int, or (height, width).
     mode : str
         "average_count_exclude_padding" divides by the number of pixels inside the image, "average"
         by that of the window; ValueError for any other when called.
     ceil_mode : bool
-        As in `MaxPool2d`.
+        Whether OH and OW are rounded up.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -243,12 +244,12 @@ class AvgPool2d(_PoolNd):
         self.mode = mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
+        """Returns the means of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------

@@ -16,7 +16,7 @@ class QuantStub(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -27,12 +27,12 @@ class QuantStub(Module):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``inp``.
+        """Returns ``inp``.
 
         Parameters
         ----------
         inp : Tensor
-            Any shape.
+            Tensor of any shape and dtype.
 
         Returns
         -------
@@ -50,7 +50,7 @@ class DequantStub(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -60,12 +60,12 @@ class DequantStub(Module):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``inp``.
+        """Returns ``inp``.
 
         Parameters
         ----------
         inp : Tensor
-            Any shape.
+            Tensor of any shape and dtype.
 
         Returns
         -------

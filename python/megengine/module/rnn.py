@@ -50,7 +50,7 @@ class RNNCellBase(Module):
         return self.hidden_size
 
     def reset_parameters(self) -> None:
-        """Draw new initial values, uniform within 1 / sqrt(hidden_size) of 0."""
+        """Draws new initial values, uniform within 1 / sqrt(hidden_size) of 0."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -77,9 +77,19 @@ class RNNCellBase(Module):
         raise TypeError(f"{type(self).__name__} does not define _advance(from_input, state)")
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> Hidden:
-        """Return the next state (N, hidden_size), of an LSTM the pair (h, c).
+        """Returns the next state.
 
-        input: (N, input_size). hx: the state before, None for zeros.
+        Parameters
+        ----------
+        input : Tensor
+            Input of the step, (N, input_size).
+        hx : Tensor, (Tensor, Tensor) or None
+            State before the step, (N, hidden_size), for an LSTM the pair (h, c); None is zeros.
+
+        Returns
+        -------
+        Tensor or (Tensor, Tensor)
+            State after the step, of the same form.
         """
         return self._advance(self._gates_of(input), hx)
 
@@ -90,11 +100,11 @@ class RNNCell(RNNCellBase):
     Parameters
     ----------
     input_size, hidden_size : int
-        Sizes of input and state.
+        Number of features of the input and of the state.
     bias : bool
-        Whether to add bias_ih and bias_hh.
+        Whether to add the learned bias_ih and bias_hh.
     nonlinearity : str
-        "tanh" or "relu".
+        The activation: "tanh" or "relu".
 
     Raises
     ------
@@ -141,9 +151,9 @@ class LSTMCell(RNNCellBase):
     Parameters
     ----------
     input_size, hidden_size : int
-        Sizes of input and state.
+        Number of features of the input and of the state.
     bias : bool
-        Whether to add bias_ih and bias_hh.
+        Whether to add the learned bias_ih and bias_hh.
 
     Notes
     -----
@@ -184,9 +194,9 @@ class GRUCell(RNNCellBase):
     Parameters
     ----------
     input_size, hidden_size : int
-        Sizes of input and state.
+        Number of features of the input and of the state.
     bias : bool
-        Whether to add bias_ih and bias_hh.
+        Whether to add the learned bias_ih and bias_hh.
 
     Notes
     -----
@@ -331,27 +341,64 @@ class RNNBase(Module):
         return self.num_directions * (self.proj_size or self.hidden_size)
 
     def reset_parameters(self) -> None:
-        """Draw new initial values for all cells."""
+        """Draws new initial values for all cells."""
         for cell in self.children():
             cast(RNNCellBase, cell).reset_parameters()
 
     def create_cell(self, layer: int) -> RNNCellBase:
-        """Return a new cell for this layer, counted from 0."""
+        """Returns a new cell for this layer, counted from 0."""
         raise TypeError(f"{type(self).__name__} does not define create_cell(layer)")
 
     def init_hidden(self, batch_size: int = 1) -> Hidden:
-        """Return states of zeros for all layers and directions."""
+        """Returns states of zeros for all layers and directions.
+
+        Parameters
+        ----------
+        batch_size : int
+            The number of sequences, N.
+
+        Returns
+        -------
+        Tensor or (Tensor, Tensor)
+            States (num_layers * directions, N, hidden_size), for an LSTM a pair of them.
+        """
         return F.zeros(self._state_shape(batch_size, self.proj_size or self.hidden_size))
 
     def _state_shape(self, batch_size: int, size: int) -> tuple[int, ...]:
         return (self.num_layers * self.num_directions, batch_size, size)
 
     def get_output_from_hidden(self, hx: Hidden) -> Tensor:
-        """Return the part of the state ``hx`` that is the output."""
+        """Returns the part of a state that is the output.
+
+        Parameters
+        ----------
+        hx : Tensor or (Tensor, Tensor)
+            The state, for an LSTM the pair (h, c).
+
+        Returns
+        -------
+        Tensor
+            The state itself, for an LSTM its h.
+        """
         return hx
 
     def apply_op(self, input: Tensor, hx: Hidden | None) -> tuple[Tensor, Hidden]:
-        """Return (output, last states) for an input (L, N, features) and first states."""
+        """Returns (output, last states) for an input whose first axis is time.
+
+        Parameters
+        ----------
+        input : Tensor
+            Sequences of shape (L, N, input_size).
+        hx : Tensor, (Tensor, Tensor) or None
+            First states, as for `forward`.
+
+        Returns
+        -------
+        output : Tensor
+            Tensor of shape (L, N, directions * hidden_size).
+        states : Tensor or (Tensor, Tensor)
+            Last states, in the form of ``hx``.
+        """
         last = []
         for layer, cells in enumerate(self.cells):
             outputs = []
@@ -389,12 +436,27 @@ class RNNBase(Module):
         return F.stack(states, 0)
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> tuple[Tensor, Hidden]:
-        """Return (output, last states).
+        """Returns (output, last states).
 
-        input: (L, N, input_size), or (N, L, input_size) with batch_first; ValueError unless 3-D
-        with L and N above 0. hx: first states, (num_layers * directions, N, hidden_size), for an
-        LSTM a pair of them; None for zeros. output: (L, N, directions * hidden_size), or batch
-        first.
+        Parameters
+        ----------
+        input : Tensor
+            Sequences of shape (L, N, input_size), or (N, L, input_size) with batch_first.
+        hx : Tensor, (Tensor, Tensor) or None
+            First states, (num_layers * directions, N, hidden_size), for an LSTM a pair of them;
+            None is zeros.
+
+        Returns
+        -------
+        output : Tensor
+            Tensor of shape (L, N, directions * hidden_size), or (N, L, ...) with batch_first.
+        states : Tensor or (Tensor, Tensor)
+            Last states, in the form of ``hx``.
+
+        Raises
+        ------
+        ValueError
+            Unless the input has three axes, L and N are above 0, and the last axis is input_size.
         """
         if input.ndim != 3 or 0 in input._tuple_shape[:2]:
             raise ValueError(
@@ -457,12 +519,12 @@ class RNN(RNNBase):
         super().__init__(*args, **kwargs)
 
     def create_cell(self, layer: int) -> RNNCell:
-        """Return a new `RNNCell` for this layer, counted from 0.
+        """Returns a new `RNNCell` for this layer, counted from 0.
 
         Parameters
         ----------
         layer : int
-            Counted from 0.
+            Number of the layer, counted from 0.
 
         Returns
         -------
@@ -472,7 +534,7 @@ class RNN(RNNBase):
         return RNNCell(self._layer_input(layer), self.hidden_size, self.bias, self.nonlinearity)
 
     def init_hidden(self, batch_size: int) -> Tensor:  # type: ignore[override]  # no default here
-        """Return states of zeros, (num_layers * directions, batch_size, hidden_size).
+        """Returns states of zeros, (num_layers * directions, batch_size, hidden_size).
 
         Parameters
         ----------
@@ -495,22 +557,30 @@ class GRU(RNNBase):
     Parameters
     ----------
     input_size, hidden_size, num_layers : int
-        As in `RNN`.
+        Number of features of the input, number of features of a state, and number of layers above
+        one another (default 1).
     bias, batch_first : bool
-        As in `RNN`.
+        Whether the cells have biases, and whether input and output are (N, L, ...) instead of (L,
+        N, ...).
     dropout : float
-        As in `RNN`.
+        Probability of dropping an element of the output of each layer but the last, in training;
+        default 0.
     bidirectional : bool
-        As in `RNN`.
+        Whether each layer also runs backwards, and both outputs are joined.
     proj_size : int
-        0, the only value.
+        Must be 0: a GRU has no projection.
     **kwargs : object
-        As in `RNN`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
     ValueError
         For options outside their range, and a proj_size.
+
+    See Also
+    --------
+    LSTM : Has a state more.
+    GRUCell : Computes a single step.
 
     Examples
     --------
@@ -523,12 +593,12 @@ class GRU(RNNBase):
     _projects = False
 
     def create_cell(self, layer: int) -> GRUCell:
-        """Return a new `GRUCell` for this layer, counted from 0.
+        """Returns a new `GRUCell` for this layer, counted from 0.
 
         Parameters
         ----------
         layer : int
-            Counted from 0.
+            Number of the layer, counted from 0.
 
         Returns
         -------
@@ -546,10 +616,16 @@ class LSTM(RNNBase):
     Parameters
     ----------
     *args : object
-        As in `RNN` without nonlinearity.
+        Sizes of input and states, input_size and hidden_size; then the options by position.
     **kwargs : object
-        As in `RNN` without nonlinearity, and proj_size: above 0, h is projected to that size, and
-        is (num_layers * directions, N, proj_size).
+        Options: num_layers, bias, batch_first, dropout and bidirectional, as for `RNN`; and
+        proj_size: above 0, h is projected to that size, and is (num_layers * directions, N,
+        proj_size).
+
+    See Also
+    --------
+    GRU : Has one state and three gates.
+    LSTMCell : Computes a single step.
 
     References
     ----------
@@ -568,12 +644,12 @@ class LSTM(RNNBase):
         super().__init__(*args, **kwargs)
 
     def create_cell(self, layer: int) -> LSTMCell:
-        """Return a new `LSTMCell` for this layer, counted from 0.
+        """Returns a new `LSTMCell` for this layer, counted from 0.
 
         Parameters
         ----------
         layer : int
-            Counted from 0.
+            Number of the layer, counted from 0.
 
         Returns
         -------
@@ -589,7 +665,7 @@ class LSTM(RNNBase):
     def init_hidden(  # type: ignore[override]  # no default here
         self, batch_size: int
     ) -> tuple[Tensor, Tensor]:
-        """Return states (h, c) of zeros, each (num_layers * directions, batch_size, its size).
+        """Returns states (h, c) of zeros, each (num_layers * directions, batch_size, its size).
 
         Parameters
         ----------
@@ -607,7 +683,7 @@ class LSTM(RNNBase):
         )
 
     def get_output_from_hidden(self, hx: tuple[Tensor, Tensor]) -> Tensor:
-        """Return the output that belongs to the state ``hx``: its h.
+        """Returns the output that belongs to the state ``hx``: its h.
 
         Parameters
         ----------
@@ -617,7 +693,7 @@ class LSTM(RNNBase):
         Returns
         -------
         Tensor
-            Its h.
+            The tensor h.
         """
         return hx[0]
 

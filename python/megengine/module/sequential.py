@@ -19,14 +19,18 @@ class Sequential(Module):
     Parameters
     ----------
     *args : Module, callable or OrderedDict of str to Module or callable
-        Named "0", "1", ...; or one OrderedDict from names to them.
+        Layers, which get the names "0", "1", ...; or one OrderedDict from names to layers.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
     TypeError
         For anything that cannot be called.
+
+    See Also
+    --------
+    Module : The base of layers whose forward is not a chain.
 
     Notes
     -----
@@ -96,17 +100,17 @@ class Sequential(Module):
         return [getattr(self, key) for key in self.layer_keys]
 
     def forward(self, inp: Any) -> Any:
-        """Return what the last layer makes of ``inp``; ``inp`` itself when there are no layers.
+        """Returns what the last layer makes of ``inp``; ``inp`` itself when there are no layers.
 
         Parameters
         ----------
         inp : object
-            What the first layer takes.
+            Input of the first layer.
 
         Returns
         -------
         object
-            What the last layer gave; ``inp`` itself when there are no layers.
+            Result of the last layer; ``inp`` itself if there are no layers.
         """
         attributes = self.__dict__
         for key in self.layer_keys:

@@ -21,7 +21,7 @@ class Flatten(Module):
     start_axis, end_axis : int
         The first and the last axis that are joined; negative ones count from the end.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Flatten(Module):
         self.end_axis = end_axis
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the elements of ``inputs`` with the axes joined.
+        """Returns the elements of ``inputs`` with the axes joined.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class Unflatten(Module):
     sizes : sequence of int
         The extents that take its place; one may be -1.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Unflatten(Module):
         self.sizes = tuple(sizes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the elements of ``inputs`` with the axis split.
+        """Returns the elements of ``inputs`` with the axis split.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Unflatten(Module):
         Raises
         ------
         ValueError
-            Unless there is such an axis, and the extents multiply to that of it.
+            If there is no such axis, or if the product of the extents is not that of the axis.
         """
         shape: Any = inputs.shape
         axis = normalize_axis(self.axis, inputs.ndim, "Unflatten")
@@ -111,14 +111,15 @@ class Upsample(Module):
     size : int, sequence of int or None
         The new extents, or one for all axes.
     scale_factor : float, sequence of float or None
-        Numbers that the extents are multiplied by (rounded down), or one for all axes.
+        Factors of the extents, whose products are rounded down, or one factor for all axes.
     mode : str
         "nearest", "linear", "bilinear", "bicubic" or "trilinear", as in
         `functional.vision.interpolate`, where "bilinear" is the default.
     align_corners : bool or None
-        As in `functional.vision.interpolate`.
+        True maps the centres of the corner pixels to each other, False the corners of the images;
+        None for "bicubic" and "nearest".
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -151,7 +152,7 @@ class Upsample(Module):
         self.align_corners = align_corners
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return ``inputs`` (N, C, ...) resized, of the same dtype.
+        """Returns ``inputs`` (N, C, ...) resized, of the same dtype.
 
         Parameters
         ----------

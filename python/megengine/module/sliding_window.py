@@ -18,9 +18,10 @@ class SlidingWindow(Module):
     Parameters
     ----------
     kernel_size, padding, stride, dilation : int or sequence of int
-        In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
+        Sizes in pixels: each an int, or (height, width). OH and OW are those of `Conv2d`; padding
+        holds zeros.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -47,12 +48,12 @@ class SlidingWindow(Module):
         self.dilation = dilation
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the windows of ``inp`` (N, C, H, W).
+        """Returns the windows of ``inp`` (N, C, H, W).
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -77,9 +78,9 @@ class SlidingWindowTranspose(Module):
     output_size : int or sequence of int
         (height, width) of the images.
     kernel_size, padding, stride, dilation : int or sequence of int
-        Those that cut the windows.
+        Sizes that cut the windows, as in `SlidingWindow`: each an int, or (height, width).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -111,12 +112,12 @@ class SlidingWindowTranspose(Module):
         self.dilation = dilation
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images.
+        """Returns the images.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, OH, OW, kh, kw).
+            Tensor of shape (N, C, OH, OW, kh, kw).
 
         Returns
         -------
@@ -139,9 +140,10 @@ class Unfold(Module):
     Parameters
     ----------
     kernel_size, dilation, padding, stride : int or sequence of int
-        In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
+        Sizes in pixels: each an int, or (height, width). OH and OW are those of `Conv2d`; padding
+        holds zeros.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -160,12 +162,12 @@ class Unfold(Module):
         self.stride = stride
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the columns of ``inp`` (N, C, H, W).
+        """Returns the columns of ``inp`` (N, C, H, W).
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -188,9 +190,9 @@ class Fold(Module):
     output_size : int or sequence of int
         (height, width) of the images.
     kernel_size, dilation, padding, stride : int or sequence of int
-        Those that cut the windows.
+        Sizes that cut the windows, as in `Unfold`: each an int, or (height, width).
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -212,12 +214,12 @@ class Fold(Module):
         self.stride = stride
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images.
+        """Returns the images.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C * kh * kw, OH * OW).
+            Tensor of shape (N, C * kh * kw, OH * OW).
 
         Returns
         -------

@@ -74,26 +74,27 @@ def _attended(attention: Any, x: Tensor, other: Tensor, mask: Tensor | None, pad
 
 
 class TransformerEncoderLayer(_TransformerLayer):
-    """Attention of a sequence to itself, then a network of two linear maps for each position.
+    """Applies attention of a sequence to itself, then a network of two linear maps for each
+    position.
 
     Parameters
     ----------
     d_model : int
-        The number of features of a position.
+        Number of features of a position.
     nhead : int
-        The number of heads; must divide d_model.
+        Number of heads, which must divide d_model.
     dim_feedforward : int
-        Features between the two linear maps.
+        Number of features between the two linear maps.
     dropout : float
-        Probability on attention weights, in the network, and behind both parts.
+        Probability of dropping attention weights, and elements in the network and behind each part.
     activation : str or callable
-        "relu", "gelu" or a function, between the linear maps.
+        Function between the linear maps: "relu", "gelu" or a callable.
     layer_norm_eps : float
-        As in `LayerNorm`.
+        Number that `LayerNorm` adds to the variance.
     norm_first : bool
-        Whether each part is normalized before it, not behind it.
+        Whether each part normalizes its input, instead of its result.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -133,18 +134,19 @@ class TransformerEncoderLayer(_TransformerLayer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Return ``src`` (N, L, d_model) as the layer encodes it.
+        """Returns ``src`` (N, L, d_model) as the layer encodes it.
 
         Parameters
         ----------
         src : Tensor
-            (N, L, d_model).
+            Source sequences, float dtype, with d_model features.
         src_mask : Tensor or None
-            (L, L) or (N * nhead, L, L), which positions a position does not see.
+            Positions that a position does not see, (L, L) or (N * nhead, L, L): bool, or numbers
+            added to the scores.
         src_key_padding_mask : Tensor or None
-            (N, L), which positions nobody sees.
+            Positions that no position sees, (N, L): bool, or numbers added to the scores.
         is_causal : bool
-            Hide later positions.
+            Whether a position sees only the positions up to its own.
 
         Returns
         -------
@@ -156,22 +158,24 @@ class TransformerEncoderLayer(_TransformerLayer):
 
 
 class TransformerDecoderLayer(_TransformerLayer):
-    """Attention of a sequence to itself, attention to what an encoder has made of another one, then a network.
+    """Applies attention of a sequence to itself, attention to the result of an encoder, then a
+    network.
 
     Parameters
     ----------
     d_model, nhead, dim_feedforward : int
-        As in `TransformerEncoderLayer`.
+        Number of features of a position, number of heads, which must divide it, and features
+        between the two linear maps.
     dropout : float
-        As in `TransformerEncoderLayer`.
+        Probability of dropping attention weights, and elements in the network and behind each part.
     activation : str or callable
-        As in `TransformerEncoderLayer`.
+        Function between the linear maps: "relu", "gelu" or a callable.
     layer_norm_eps : float
-        As in `LayerNorm`.
+        Number that `LayerNorm` adds to the variance.
     norm_first : bool
-        As in `TransformerEncoderLayer`.
+        Whether each part normalizes its input, instead of its result.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -213,24 +217,27 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return ``tgt`` (N, T, d_model) as the layer decodes it.
+        """Returns ``tgt`` (N, T, d_model) as the layer decodes it.
 
         Parameters
         ----------
         tgt : Tensor
-            (N, T, d_model).
+            Target sequences, float dtype, with d_model features.
         memory : Tensor
             (N, S, d_model), from an encoder.
         tgt_mask : Tensor or None
-            (T, T) or (N * nhead, T, T).
+            Target positions that a target position does not see, (T, T) or (N * nhead, T, T): bool,
+            or numbers added to the scores.
         memory_mask : Tensor or None
-            (T, S) or (N * nhead, T, S).
+            Memory positions that a target position does not see, (T, S) or (N * nhead, T, S): bool,
+            or numbers added to the scores.
         tgt_key_padding_mask : Tensor or None
-            (N, T).
+            Target positions that no position sees, (N, T): bool, or numbers added to the scores.
         memory_key_padding_mask : Tensor or None
-            (N, S).
+            Memory positions that no position sees, (N, S): bool, or numbers added to the scores.
         tgt_is_causal, memory_is_causal : bool
-            Hide later positions.
+            Whether a position sees only the positions up to its own, of the target and of the
+            memory.
 
         Returns
         -------
@@ -259,18 +266,18 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """A stack of encoder layers.
+    """Applies a stack of encoder layers.
 
     Parameters
     ----------
     encoder_layer : Module
         A `TransformerEncoderLayer`, of which the stack has copies; they begin with its values.
     num_layers : int
-        How many of them.
+        Number of layers in the stack.
     norm : Module or None
-        What follows, such as a `LayerNorm`.
+        Module behind the last layer, such as a `LayerNorm`; None for none.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -295,16 +302,17 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Return ``src`` (N, L, d_model) as all layers encode it; each gets the masks.
+        """Returns ``src`` (N, L, d_model) as all layers encode it; each gets the masks.
 
         Parameters
         ----------
         src : Tensor
-            (N, L, d_model).
+            Source sequences, float dtype, with d_model features.
         mask, src_key_padding_mask : Tensor or None
-            As in `TransformerEncoderLayer`.
+            Positions that a position does not see, (L, L) or (N * nhead, L, L); and positions that
+            no position sees, (N, L). Bool, or numbers added to the scores.
         is_causal : bool
-            Hide later positions.
+            Whether a position sees only the positions up to its own.
 
         Returns
         -------
@@ -315,18 +323,18 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """A stack of decoder layers.
+    """Applies a stack of decoder layers.
 
     Parameters
     ----------
     decoder_layer : Module
         A `TransformerDecoderLayer`, of which the stack has copies; they begin with its values.
     num_layers : int
-        How many of them.
+        Number of layers in the stack.
     norm : Module or None
-        What follows, such as a `LayerNorm`.
+        Module behind the last layer, such as a `LayerNorm`; None for none.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -355,18 +363,21 @@ class TransformerDecoder(_Stack):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return ``tgt`` (N, T, d_model) as all layers decode it; each gets the memory and the masks.
+        """Returns ``tgt`` (N, T, d_model) as all layers decode it; each gets the memory and the masks.
 
         Parameters
         ----------
         tgt : Tensor
-            (N, T, d_model).
+            Target sequences, float dtype, with d_model features.
         memory : Tensor
             (N, S, d_model), from an encoder.
         tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor or None
-            As in `TransformerDecoderLayer`.
+            Positions that a position does not see, (T, T) and (T, S), or with N * nhead in front;
+            and positions that no position sees, (N, T) and (N, S). Bool, or numbers added to the
+            scores.
         tgt_is_causal, memory_is_causal : bool
-            Hide later positions.
+            Whether a position sees only the positions up to its own, of the target and of the
+            memory.
 
         Returns
         -------
@@ -378,26 +389,26 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """An encoder for one sequence, and a decoder for another that sees what the encoder makes of the first.
+    """Encodes one sequence, and decodes another one with attention to the result of the encoder.
 
     Parameters
     ----------
     d_model, nhead : int
-        As in `TransformerEncoderLayer`.
+        Number of features of a position, and number of heads, which must divide it.
     num_encoder_layers, num_decoder_layers : int
-        How many layers each has; a `LayerNorm` follows the last.
+        Number of layers of encoder and decoder; a `LayerNorm` follows the last layer of each.
     dim_feedforward : int
-        As in `TransformerEncoderLayer`.
+        Number of features between the two linear maps.
     dropout : float
-        As in `TransformerEncoderLayer`.
+        Probability of dropping attention weights, and elements in the network and behind each part.
     activation : str or callable
-        As in `TransformerEncoderLayer`.
+        Function between the linear maps: "relu", "gelu" or a callable.
     layer_norm_eps : float
-        As in `LayerNorm`.
+        Number that `LayerNorm` adds to the variance.
     norm_first : bool
-        As in `TransformerEncoderLayer`.
+        Whether each part normalizes its input, instead of its result.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -447,20 +458,23 @@ class Transformer(Module):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return ``tgt`` (N, T, d_model) as the decoder gives it for ``src`` (N, S, d_model).
+        """Returns ``tgt`` (N, T, d_model) as the decoder gives it for ``src`` (N, S, d_model).
 
         Parameters
         ----------
         src : Tensor
-            (N, S, d_model).
+            Source sequences, float dtype, with d_model features.
         tgt : Tensor
-            (N, T, d_model).
+            Target sequences, float dtype, with d_model features.
         src_mask, tgt_mask, memory_mask : Tensor or None
-            (S, S), (T, T) and (T, S), which positions a position does not see.
+            Positions that a position does not see, (S, S), (T, T) and (T, S): bool, or numbers
+            added to the scores.
         src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor or None
-            (N, S), (N, T) and (N, S), which positions nobody sees.
+            Positions that no position sees, (N, S), (N, T) and (N, S): bool, or numbers added to
+            the scores.
         src_is_causal, tgt_is_causal, memory_is_causal : bool
-            Hide later positions.
+            Whether a position sees only the positions up to its own, in the encoder, in the
+            decoder, and from the decoder to the memory.
 
         Returns
         -------

@@ -17,7 +17,7 @@ class _Activation(Module):
     """Subclasses define ``_function``."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the function of ``inputs`` (any shape, float dtype).
+        """Returns the function of ``inputs`` (any shape, float dtype).
 
         Parameters
         ----------
@@ -41,7 +41,7 @@ class Tanh(_Activation):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class ELU(_Activation):
     alpha : float
         The result tends to -alpha.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -93,7 +93,7 @@ class CELU(_Activation):
     alpha : float
         The result tends to -alpha; the slope at 0 is 1 for each.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------
@@ -122,7 +122,7 @@ class SELU(_Activation):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -145,7 +145,7 @@ class Mish(_Activation):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -168,7 +168,7 @@ class ReLU6(_Activation):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -191,7 +191,7 @@ class Hardswish(_Activation):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -214,7 +214,7 @@ class Hardsigmoid(_Activation):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -237,7 +237,7 @@ class Softplus(_Activation):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     References
     ----------
@@ -260,7 +260,7 @@ class LogSigmoid(_Activation):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -281,7 +281,7 @@ class LogSoftmax(_Activation):
     axis : int
         The axis whose exponentials sum to 1.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -308,7 +308,7 @@ class GLU(_Activation):
     axis : int
         The axis of values and their gates, of an even extent.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     References
     ----------

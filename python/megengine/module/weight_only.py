@@ -16,23 +16,23 @@ __all__ = ["WeightOnlyLinear"]
 
 
 class WeightOnlyLinear(Module):
-    """Linear with int8 weights and a scale for each output feature:
-    ``y = (x @ weight.T) * scale + bias``.
+    """Computes ``y = (x @ weight.T) * scale + bias``, with int8 weights and a scale for each output
+    feature.
 
-    Inputs, products, sums and results are floats; the weights take a quarter of their memory, and
-    of the time where reading them is what takes it: on a CPU a traced function (level 3) with few
-    rows, such as text that is written token by token, reads them as they are. Where there are more
+    Inputs, products, sums and results are floats. The weights take a quarter of the memory of
+    float32, and of the time if reading them takes most of it: on a CPU a traced function (level 3)
+    with few rows, such as text that is written token by token, reads the int8 values. With more
     rows, and on a GPU, it converts them first. The layer is not trained: gradients reach ``x`` and
-    ``bias``.
+    ``bias`` only.
 
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.Linear`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.Linear`.
+        Whether to add a bias.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -56,15 +56,15 @@ class WeightOnlyLinear(Module):
 
     @classmethod
     def from_float_module(cls, linear: Linear) -> Self:
-        """The layer with the weights of ``linear``, each within half of its row's scale, and the
-        same bias.
+        """Returns the layer with the weights of ``linear``, each within half of its row's scale,
+        and the same bias.
 
         A row's scale is its largest magnitude / 127 (symmetric, per channel: Jacob et al. 2018).
 
         Parameters
         ----------
         linear : Linear
-            The trained layer.
+            The trained layer, whose weight is rounded to int8.
 
         Returns
         -------
@@ -74,7 +74,7 @@ class WeightOnlyLinear(Module):
         Raises
         ------
         ValueError
-            Where a weight is not finite, or the layer has a ``forward`` of its own.
+            If a weight is not finite, or if the layer has a ``forward`` of its own.
         """
         made = with_state_of(linear, cls)
         weight = linear.weight.numpy().astype(np.float32)
@@ -88,12 +88,13 @@ class WeightOnlyLinear(Module):
         return made
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(x @ weight.T) * scale + bias`` for ``x`` (..., in_features): (..., out_features).
+        """Returns ``(x @ weight.T) * scale + bias`` for ``x`` (..., in_features): (...,
+        out_features).
 
         Parameters
         ----------
         x : Tensor
-            (..., in_features).
+            Tensor of shape (..., in_features), float dtype.
 
         Returns
         -------

@@ -39,18 +39,18 @@ def export(
         function. It runs once, on placeholders. Results are a Tensor, a flat sequence of Tensors,
         or a dict, whose keys are their names.
     args : object
-        One Tensor or a sequence. Tensors and arrays are the inputs, with their shapes; all else is
-        fixed.
+        Arguments of the model: one Tensor, or a sequence. Tensors and arrays are the inputs, with
+        their shapes; all else is fixed.
     path : str, PathLike, IO or None
-        A path, an open binary file, or None. Where one file cannot hold the tensors they go to
+        A path, an open binary file, or None. If one file cannot hold the tensors, they go to
         ``<path>.data``.
     opset : int
-        From 17 up to the newest one of the package onnx.
+        Version of ONNX's operators, from 17 to the newest one of the package onnx.
     input_names, output_names : sequence of str or None
-        Names in the file; inputs are called as the parameters by default.
+        Names in the file; None names inputs like the parameters of the model.
     dynamic_axes : mapping of str or None
-        Axes that stay open, ``{"x": {0: "batch"}}`` or ``{"x": [0]}``; the model runs once more for
-        each, and once again.
+        Axes whose extent stays open, such as ``{"x": {0: "batch"}}`` or ``{"x": [0]}``. The model
+        runs once more for each of them, and once again.
 
     Returns
     -------
@@ -62,7 +62,13 @@ def export(
     ValueError
         For another opset.
     OnnxError
-        Lists all operations that ONNX has no counterpart for, with the lines that call them.
+        If ONNX has no counterpart for an operation; the message lists all of them, with the lines
+        that call them.
+
+    See Also
+    --------
+    load : Reads an ONNX model.
+    jit.dump_functions : Writes a file for the runtime itself.
 
     Notes
     -----

@@ -42,13 +42,17 @@ def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.
     Returns
     -------
     GraphModule
-        A module of our functions.
+        Module that computes the model with functions of this package.
 
     Raises
     ------
     OnnxError
-        For a damaged or hostile model, and for one with operators that there is no counterpart for;
-        all are listed.
+        For a damaged or hostile model, and for a model with operators that have no counterpart; the
+        message lists all of them.
+
+    See Also
+    --------
+    export : Writes an ONNX model.
 
     Notes
     -----

@@ -15,7 +15,8 @@ _HELD_AS = {"float": "float32", "double": "float32", "float64": "float32", "uint
 
 
 class OnnxError(ValueError):
-    """A model that cannot be written as ONNX, or a file that cannot be read; lists what is wrong.
+    """A model that cannot be written as ONNX, or a file that cannot be read; the message lists what
+    is wrong.
 
     Examples
     --------

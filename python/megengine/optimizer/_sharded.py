@@ -33,24 +33,26 @@ Bucket = list[tuple[Parameter, Tensor]]  # parameters and their gradients
 def sharded(
     optimizer: Optimizer, group: Group = WORLD, reduce_method: str | None = "mean"
 ) -> Optimizer:
-    """Makes an optimizer like this one that holds its state only once in the group (ZeRO, stage 1).
+    """Makes an optimizer like the given one that holds its state only once in the group (ZeRO,
+    stage 1).
 
     Parameters
     ----------
     optimizer : Optimizer
-        SGD, Adam, AdamW, RMSprop, Lion, Adagrad, Adadelta, or another one whose class says
-        ``_is_elementwise = True``: its update of an element depends only on that element's parameter, gradient and state. It is used up: call the result instead.
+        SGD, Adam, AdamW, RMSprop, Lion, Adagrad, Adadelta, or another optimizer whose class says
+        ``_is_elementwise = True``: its update of an element depends only on the parameter, gradient
+        and state of that element. The result takes its place; do not call it any more.
     group : Group
         The processes that share the state.
     reduce_method : str or None
-        "mean" or "sum" of the gradients over the processes, which ``step`` takes; attach parameters
-        without ``make_allreduce_cb``. None: they are the same in all processes already, which moves
-        more bytes.
+        How ``step`` joins the gradients of the processes: "mean" or "sum"; attach parameters
+        without ``make_allreduce_cb`` then. None is for gradients that are the same in all processes
+        already, which moves more bytes.
 
     Returns
     -------
     Optimizer
-        One for the same Parameters; in a group of one process the optimizer itself.
+        Optimizer of the same Parameters; in a group of one process the given one itself.
 
     Raises
     ------
@@ -59,10 +61,9 @@ def sharded(
 
     Notes
     -----
-    Parameters get the bits that they get by the optimizer itself from gradients of
-    ``make_allreduce_cb``. All processes call ``step``, ``state_dict`` and ``load_state_dict``
-    together. ``state_dict`` gives the whole state, which groups of any size, and the optimizer
-    itself, load.
+    Parameters get the same bits as by the given optimizer with gradients of ``make_allreduce_cb``.
+    All processes call ``step``, ``state_dict`` and ``load_state_dict`` together. ``state_dict``
+    returns the whole state, which groups of any size and the given optimizer can load.
 
     References
     ----------
@@ -110,7 +111,7 @@ class _Sharded(Optimizer):
         self._divide(self.param_groups[-1], whole)
 
     def _divide(self, group: dict[str, Any], whole: Mapping[Parameter, dict[str, Tensor]]) -> None:
-        """Keep this process's part of the state of a group's parameters."""
+        """Keeps this process's part of the state of a group's parameters."""
         for param in group["params"]:
             part = self._parts.setdefault(param, Parameter(0.0, device=param._device_name))
             decisions.together.set(param, partial(_least_of_all, group=self._group))  # which holds no parameter

@@ -20,7 +20,7 @@ from .optimizer import Optimizer, same_value
 
 
 def add_steps(states: dict[Parameter, dict[str, Tensor]], params: list[Parameter]) -> None:
-    """Give the parameters of a new group a common step of 0."""
+    """Gives the parameters of a new group a common step of 0."""
     step = Tensor(np.float32(0), device=params[0]._device_name)
     for param in params:
         states.setdefault(param, {})["step"] = step

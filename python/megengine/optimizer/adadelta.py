@@ -22,15 +22,15 @@ class Adadelta(Counted):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        What the step is multiplied by.
+        Factor of each step.
     rho : float
         Weight of the old averages, in [0, 1].
     eps : float
-        Added to both averages.
+        Number that is added to both averages.
     weight_decay : float
-        What the parameter is multiplied by, to be added to the gradient.
+        Weight decay: this number times the parameter is added to the gradient.
 
     Raises
     ------

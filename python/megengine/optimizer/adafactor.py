@@ -17,27 +17,29 @@ __all__ = ["Adafactor"]
 
 
 class Adafactor(Optimizer):
-    """Scales each step by averages of the squared gradient, of which a matrix keeps its rows' and its columns' alone.
+    """Scales each step by averages of the squared gradient; for a matrix only those of rows and
+    columns are kept.
 
     A matrix of n by m has a state of n + m numbers, where `Adam` has 2 n m. ``v`` is the product of
-    both averages; ``u = g / sqrt(v)``, scaled down where its root mean square is above d; ``p -=
-    max(eps2, rms(p)) * min(lr, 1 / sqrt(step)) * u``. The averages forget by 1 - step ** beta2_decay.
+    both averages; ``u = g / sqrt(v)``, scaled down if its root mean square is above d; ``p -=
+    max(eps2, rms(p)) * min(lr, 1 / sqrt(step)) * u``. The averages forget by 1 - step **
+    beta2_decay.
 
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        The most that a step is, relative to the parameter's root mean square.
+        Largest step relative to the parameter's root mean square.
     beta2_decay : float
-        The exponent of step, below 0.
+        Exponent of ``step``, below 0.
     eps : (float or None, float)
-        (eps1, eps2): what v is at least, by its root; None is float32's machine epsilon. What a
-        parameter's root mean square counts as at least.
+        (eps1, eps2). The root of v is at least eps1, where None is float32's machine epsilon. The
+        parameter's root mean square counts as at least eps2.
     d : float
-        The root mean square above which a step is scaled down.
+        Root mean square of u above which the step is scaled down.
     weight_decay : float
-        What the parameter is multiplied by, beside the gradient.
+        Weight decay beside the gradient: each step subtracts ``lr * weight_decay * p``.
 
     Notes
     -----

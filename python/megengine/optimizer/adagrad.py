@@ -22,15 +22,15 @@ class Adagrad(Counted):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
         Learning rate of the first step.
     lr_decay : float
-        What lowers the rate with each step.
+        Decay of the learning rate: step k has the rate ``lr / (1 + (k - 1) * lr_decay)``.
     eps : float
-        Added to the root.
+        Number that is added to the root, so that nothing is divided by 0.
     weight_decay : float
-        What the parameter is multiplied by, to be added to the gradient.
+        Weight decay: this number times the parameter is added to the gradient.
 
     Notes
     -----

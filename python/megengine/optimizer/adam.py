@@ -30,7 +30,7 @@ class Moments:
         return 1.0 - F.pow(self.beta1, step), ops.rsqrt(1.0 - F.pow(self.beta2, step))
 
     def update(self, states: dict[str, Tensor], grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Move ``exp_avg`` and ``exp_avg_sq`` towards the gradient and its square."""
+        """Moves ``exp_avg`` and ``exp_avg_sq`` towards the gradient and its square."""
         first = ops.fma3(states["exp_avg"], self.beta1, grad * self.rest1)
         second = ops.fma3(states["exp_avg_sq"], self.beta2, squared(grad) * self.rest2)
         write(states["exp_avg"], first)
@@ -51,27 +51,33 @@ class Adam(Counted):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        Learning rate.
+        Learning rate, the factor of each step.
     betas : (float, float)
-        (b1, b2), in [0, 1): weights of the old averages.
+        Weights (b1, b2) of the old averages of the gradient and of its square, each in [0, 1).
     eps : float
-        Added to the root.
+        Number that is added to the root, so that nothing is divided by 0.
     weight_decay : float
-        What the parameter is multiplied by, to be added to the gradient, g = grad + weight_decay *
-        p; see `AdamW`.
+        Weight decay: this number times the parameter is added to the gradient. `AdamW` subtracts it
+        from the parameter instead.
 
     Raises
     ------
     ValueError
         For betas outside of [0, 1).
 
+    See Also
+    --------
+    AdamW : Has the weight decay beside the gradient.
+    SGD : Has less state.
+    Adafactor : Keeps averages of rows and columns alone.
+
     Notes
     -----
-    State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``. Of an
-    `autodiff.RowGradient` it updates the rows that were looked up, with their m and v alone: other
-    rows keep theirs, and do not move (also known as lazy or sparse Adam).
+    State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``. For an
+    `autodiff.RowGradient` only the rows that were looked up are updated, with their m and v; other
+    rows and their m and v stay (also known as lazy or sparse Adam).
 
     References
     ----------

@@ -19,15 +19,21 @@ class AdamW(Adam):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        As in `Adam`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        As in `Adam`.
+        Learning rate, the factor of each step.
     betas : (float, float)
-        As in `Adam`.
+        Weights (b1, b2) of the old averages of the gradient and of its square, each in [0, 1).
     eps : float
-        As in `Adam`.
+        Number that is added to the root, so that nothing is divided by 0.
     weight_decay : float
-        What the parameter is multiplied by.
+        Weight decay beside the gradient: each step subtracts ``lr * weight_decay * p``.
+
+    See Also
+    --------
+    Adam : Has the weight decay in the gradient.
+    LAMB : Scales steps by the norm of the parameter.
+    Lion : Steps by signs, with half of the state.
 
     References
     ----------

@@ -18,14 +18,15 @@ __all__ = ["clip_grad_norm", "clip_grad_value"]
 
 
 def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: float = 2.0) -> Tensor:
-    """Scale the gradients of ``tensors`` in place to a common norm of at most ``max_norm``.
+    """Scales the gradients of ``tensors`` in place to a common norm of at most ``max_norm``.
 
     Parameters
     ----------
     tensors : Tensor or iterable of Tensor
-        One or several; those without ``grad`` are skipped (the norm is 0 where no parameter has one).
+        One tensor or several; tensors without ``grad`` are skipped. The norm is 0 if no parameter
+        has one.
     max_norm : float
-        The largest norm that stays as it is.
+        Largest norm; gradients with a larger one are scaled down to it.
     ord : float
         Order of the norm, above 0; infinity for the largest absolute value.
 
@@ -41,6 +42,10 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     ValueError
         For an ``ord`` of 0 or less, a negative ``max_norm``, or tensors (such as gradients) among which
         there is no parameter and none that has a ``grad``.
+
+    See Also
+    --------
+    clip_grad_value : Limits each element by itself.
 
     References
     ----------
@@ -102,12 +107,12 @@ def _joined(a: Tensor, b: Tensor, is_largest: bool) -> Tensor:
 
 
 def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
-    """Limit every element of the gradients of ``tensors`` to [lower, upper], in place.
+    """Limits every element of the gradients of ``tensors`` to [lower, upper], in place.
 
     Parameters
     ----------
     tensors : Tensor or iterable of Tensor
-        One or several; those without ``grad`` are skipped.
+        One tensor or several; tensors without ``grad`` are skipped.
     lower, upper : float
         Bounds of each element.
 
@@ -115,6 +120,10 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
     ------
     TypeError, ValueError
         As `clip_grad_norm` for ``tensors``.
+
+    See Also
+    --------
+    clip_grad_norm : Limits the norm and keeps the direction.
 
     Examples
     --------

@@ -15,14 +15,14 @@ __all__ = ["EMA"]
 
 
 class EMA:
-    """Exponential moving averages of Parameters: weights that vary less from step to step.
+    """Keeps exponential moving averages of Parameters: weights that vary less from step to step.
 
     ``average = decay * average + (1 - decay) * parameter``; it begins as the parameter's value.
 
     Parameters
     ----------
     params : iterable of Parameter
-        What to average.
+        Parameters whose running averages are kept.
     decay : float
         Weight of the old average, in [0, 1).
 
@@ -71,13 +71,13 @@ class EMA:
         self._averages = [Tensor(param.numpy(), device=str(param.device)) for param in self._params]
 
     def update(self) -> None:
-        """Move the averages towards the Parameters' values."""
+        """Moves the averages towards the Parameters' values."""
         for average, param in zip(self._averages, self._params, strict=True):
             write(average, average + (param - average) * (1 - self.decay))
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Give the Parameters the averages as their values until the block ends."""
+        """Gives the Parameters the averages as their values until the block ends."""
         own = [Tensor(param) for param in self._params]
         try:
             for param, average in zip(self._params, self._averages, strict=True):
@@ -88,7 +88,7 @@ class EMA:
                 write(param, value)
 
     def state_dict(self) -> dict[str, list[np.ndarray]]:
-        """Return the averages.
+        """Returns the averages.
 
         Returns
         -------
@@ -98,12 +98,12 @@ class EMA:
         return {"averages": [whole_array(param, average) for param, average in zip(self._params, self._averages, strict=True)]}
 
     def load_state_dict(self, state: Mapping[str, list[np.ndarray]]) -> None:
-        """Take over the averages that `state_dict` returned.
+        """Takes over the averages that `state_dict` returned.
 
         Parameters
         ----------
         state : mapping of str
-            What `state_dict` of an EMA of equal Parameters returned.
+            Mapping that `state_dict` of an EMA of equal Parameters returned.
 
         Raises
         ------

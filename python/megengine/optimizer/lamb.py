@@ -26,19 +26,24 @@ class LAMB(Adam):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        As in `Adam`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        As in `Adam`.
+        Learning rate, the factor of each step.
     betas : (float, float)
-        As in `Adam`.
+        Weights (b1, b2) of the old averages of the gradient and of its square, each in [0, 1).
     eps : float
-        As in `Adam`.
+        Number that is added to the root, so that nothing is divided by 0.
     bias_correction : bool
-        Whether m' and v' are corrected as in `Adam`, or m and v themselves.
+        Whether m and v are corrected for their start at 0, as in `Adam`.
     weight_decay : float
-        As in `AdamW`.
+        Weight decay beside the gradient: this number times the parameter is added to u.
     always_adapt : bool
-        Whether trust also counts without weight decay.
+        Whether trust counts without weight decay, too.
+
+    See Also
+    --------
+    Adam : Does not scale steps by norms.
+    LAMBFp16 : Is for float16 parameters.
 
     Notes
     -----
@@ -122,19 +127,19 @@ class LAMBFp16(LAMB):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        As in `LAMB`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        As in `LAMB`.
+        Learning rate, the factor of each step.
     betas : (float, float)
-        As in `LAMB`.
+        Weights (b1, b2) of the old averages of the gradient and of its square, each in [0, 1).
     eps : float
-        As in `LAMB`.
+        Number that is added to the root, so that nothing is divided by 0.
     bias_correction : bool
-        As in `LAMB`.
+        Whether m and v are corrected for their start at 0, as in `Adam`.
     weight_decay : float
-        As in `LAMB`.
+        Weight decay beside the gradient: this number times the parameter is added to u.
     always_adapt : bool
-        As in `LAMB`.
+        Whether trust counts without weight decay, too.
 
     Examples
     --------

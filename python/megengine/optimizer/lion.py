@@ -17,23 +17,28 @@ class Lion(Optimizer):
     """Steps by the sign of an average of the gradient: each element by lr, up or down.
 
     ``p -= lr * (sign(b1 m + (1 - b1) g) + weight_decay * p); m = b2 m + (1 - b2) g``. Its learning
-    rate is a third to a tenth of what `AdamW` takes, its weight decay as much larger.
+    rate is a third to a tenth of that of `AdamW`, and its weight decay is larger by the same
+    factor.
 
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        Learning rate.
+        Learning rate, the factor of each step.
     betas : (float, float)
-        (b1, b2), in [0, 1): weights of the old average for the step, and for the next average.
+        Weights (b1, b2) of the old average in the step, and in the next average, each in [0, 1).
     weight_decay : float
-        What the parameter is multiplied by, beside the gradient.
+        Weight decay beside the gradient: each step subtracts ``lr * weight_decay * p``.
 
     Raises
     ------
     ValueError
         For betas outside of [0, 1).
+
+    See Also
+    --------
+    AdamW : Scales each step by averages of the gradients.
 
     Notes
     -----

@@ -22,10 +22,10 @@ class LRScheduler:
     Parameters
     ----------
     optimizer : Optimizer
-        The one whose rates are set.
+        Optimizer whose learning rates are set.
     current_epoch : int
-        -1 for a new training, which stores the groups' lr as ``initial_lr``; later ones resume and
-        need the groups to have it.
+        Epoch to start from: -1 for a new training, which stores the groups' lr as ``initial_lr``. A
+        later epoch resumes, and needs groups that have ``initial_lr``.
 
     Raises
     ------
@@ -36,8 +36,8 @@ class LRScheduler:
 
     Notes
     -----
-    The constructor makes one `step`: after it, ``current_epoch`` is one more. ``base_lrs`` are the
-    initial rates.
+    The constructor calls `step` once, so that ``current_epoch`` is one more afterwards.
+    ``base_lrs`` are the initial rates.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class LRScheduler:
         self.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of all attributes but the optimizer.
+        """Returns a dict of all attributes but the optimizer.
 
         Returns
         -------
@@ -82,17 +82,17 @@ class LRScheduler:
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; the next `step` goes on from there.
+        """Takes over the state that `state_dict` returned; the next `step` goes on from there.
 
         Parameters
         ----------
         state_dict : dict of str
-            What `state_dict` returned.
+            Dict that `state_dict` returned.
         """
         self.__dict__.update(state_dict)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``; subclasses define it.
+        """Returns the learning rate of each group in ``current_epoch``; subclasses define it.
 
         Returns
         -------
@@ -107,7 +107,7 @@ class LRScheduler:
         raise TypeError(f"{type(self).__name__} does not define get_lr()")
 
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch, or to ``epoch``, and set the learning rates.
+        """Goes to the next epoch, or to ``epoch``, and sets the learning rates.
 
         Parameters
         ----------

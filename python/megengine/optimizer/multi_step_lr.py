@@ -18,18 +18,22 @@ class MultiStepLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     milestones : iterable of int
         The epochs, in rising order.
     gamma : float
-        What the rates are multiplied by at each milestone.
+        Factor of the learning rates at each milestone.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
     ValueError
         For epochs in another order.
+
+    See Also
+    --------
+    StepLR : Multiplies after equal numbers of epochs.
 
     Examples
     --------
@@ -58,7 +62,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of milestones, gamma and current_epoch.
+        """Returns a dict of milestones, gamma and current_epoch.
 
         Returns
         -------
@@ -68,12 +72,12 @@ class MultiStepLR(LRScheduler):
         return {name: getattr(self, name) for name in ("milestones", "gamma", "current_epoch")}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; the next `step` goes on from there.
+        """Takes over the state that `state_dict` returned; the next `step` goes on from there.
 
         Parameters
         ----------
         state_dict : dict of str
-            What `state_dict` returned.
+            Dict that `state_dict` returned.
 
         Raises
         ------
@@ -84,7 +88,7 @@ class MultiStepLR(LRScheduler):
             setattr(self, name, state_dict[name])
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------

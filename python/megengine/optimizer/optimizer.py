@@ -138,14 +138,14 @@ def _drop_gradients(params: Iterable[Parameter]) -> None:
 
 
 def write(target: Tensor, value: Tensor) -> None:
-    """Make the handle hold ``value`` in its own dtype."""
+    """Makes the handle hold ``value`` in its own dtype."""
     if value.dtype != target.dtype:
         value = value.astype(target.dtype)
     target._reset(value)
 
 
 def write_rows(target: Tensor, rows: Tensor, values: Tensor) -> None:
-    """Make these rows of the handle's value ``values``, in its own dtype."""
+    """Makes these rows of the handle's value ``values``, in its own dtype."""
     if values.dtype != target.dtype:
         values = values.astype(target.dtype)
     target._reset(ops.index_set(target, values, rows, axes=(0,)))
@@ -161,7 +161,7 @@ class Optimizer:
     params : iterable of Parameter, Parameter, iterable of dict of str or dict of str
         Parameters, or groups: dicts with ``params`` and options of their own, such as ``lr``.
     defaults : dict of str
-        Option -> value for groups that do not set it.
+        Values of the options for groups that do not set them.
 
     Raises
     ------
@@ -172,9 +172,15 @@ class Optimizer:
     AssertionError
         For a Parameter given twice.
 
+    See Also
+    --------
+    autodiff.GradManager : Computes the gradients.
+    LRScheduler : Changes learning rates from epoch to epoch.
+
     Notes
     -----
-    ``param_groups`` is the list of groups; what is written there counts from the next step on.
+    ``param_groups`` is the list of groups; values that are written there count from the next step
+    on.
 
     Examples
     --------
@@ -204,7 +210,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, a dict with ``params`` and options, and make its state.
+        """Adds a group, a dict with ``params`` and options, and makes its state.
 
         Parameters
         ----------
@@ -275,10 +281,10 @@ class Optimizer:
     # -- for subclasses --------------------------------------------------------------------------
 
     def _create_state(self, param_group: dict[str, Any]) -> None:
-        """Make the state of each parameter with `_add_state`."""
+        """Makes the state of each parameter with `_add_state`."""
 
     def _updates(self, param_group: dict[str, Any]) -> None:
-        """Update each parameter of the group that has a gradient."""
+        """Updates each parameter of the group that has a gradient."""
         raise TypeError(f"{type(self).__name__} does not define _updates(param_group)")
 
     def _add_state(self, param: Parameter, state_name: str, initializer: Any = None, dtype: Any = None) -> None:
@@ -300,7 +306,7 @@ class Optimizer:
     # -- use -------------------------------------------------------------------------------------
 
     def step(self) -> Optimizer:
-        """Update the Parameters that have gradients, in place.
+        """Updates the Parameters that have gradients, in place.
 
         Returns
         -------
@@ -345,7 +351,7 @@ class Optimizer:
                 )
 
     def clear_grad(self) -> Optimizer:
-        """Set the gradients of all Parameters to None.
+        """Sets the gradients of all Parameters to None.
 
         Returns
         -------
@@ -381,7 +387,7 @@ class Optimizer:
         Parameters
         ----------
         loss : Tensor
-            Is not read.
+            Has no effect; it is not read.
 
         Raises
         ------
@@ -394,7 +400,7 @@ class Optimizer:
         )
 
     def bcast_param(self) -> None:
-        """Give all processes the parameters of rank 0; without a process group nothing happens."""
+        """Gives all processes the parameters of rank 0; without a process group nothing happens."""
         if not distributed.is_distributed():
             return
         for group in self.param_groups:
@@ -404,12 +410,12 @@ class Optimizer:
     # -- state dict ------------------------------------------------------------------------------
 
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
-        """Return ``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
+        """Returns ``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
 
         Parameters
         ----------
         keep_var : bool
-            Tensors instead of ndarrays.
+            Whether to give Tensors instead of ndarrays.
 
         Returns
         -------
@@ -442,7 +448,7 @@ class Optimizer:
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over options and state from what `state_dict` of an equal optimizer returned.
+        """Takes over options and state from what `state_dict` of an equal optimizer returned.
 
         All of it is checked before anything changes. Floats are converted to the dtype of the state
         at hand.
@@ -450,15 +456,15 @@ class Optimizer:
         Parameters
         ----------
         state : mapping of str
-            What `state_dict` of an equal optimizer returned.
+            Mapping that `state_dict` of an equal optimizer returned.
 
         Raises
         ------
         ValueError
-            When the numbers of groups, or of Parameters in one, differ, when a state is missing,
-            unknown or has another shape, and for options that cannot be.
+            If the numbers of groups differ, or the numbers of Parameters in a group; if a state is
+            missing, unknown or has another shape; and for options out of range.
         TypeError
-            For a state or an option that is no number.
+            If a state or an option is no number.
         """
         if "param_groups" not in state:
             raise ValueError(f"load_state_dict: the keys are {list(state)}, without 'param_groups'\n  fix: pass what state_dict() of an optimizer returned")

@@ -24,19 +24,20 @@ class RMSprop(Optimizer):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        Learning rate.
+        Learning rate, the factor of each step.
     alpha : float
-        Weight of the old average.
+        Weight of the old average of squares.
     eps : float
-        Added to the root.
+        Number that is added to the root, so that nothing is divided by 0.
     weight_decay : float
-        What the parameter is multiplied by, to be added to the gradient.
+        Weight decay: this number times the parameter is added to the gradient.
     momentum : float
-        What the last step is multiplied by; 0 keeps no state for it.
+        Factor of the last step in v; 0 keeps no state for it.
     centered : bool
-        Takes the variance, s less the square of the gradient's own running average, for s.
+        Whether s is a variance: the average of squares less the square of the gradient's own
+        average.
 
     Notes
     -----

@@ -27,11 +27,11 @@ class LambdaLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     lr_lambda : callable or sequence of callable
-        Gives the factor of an epoch; a sequence has one function for each group.
+        Function that returns the factor of an epoch; a sequence has one function for each group.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of all attributes but the optimizer and the functions.
+        """Returns a dict of all attributes but the optimizer and the functions.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class LambdaLR(LRScheduler):
         return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -95,18 +95,23 @@ class StepLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     step_size : int
         Epochs between two steps, at least 1.
     gamma : float
-        What the rates are multiplied by.
+        Factor of the learning rates after each ``step_size`` epochs.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
     ValueError
         For a step_size below 1.
+
+    See Also
+    --------
+    MultiStepLR : Multiplies at given epochs.
+    ExponentialLR : Multiplies every epoch.
 
     Examples
     --------
@@ -128,7 +133,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -145,11 +150,11 @@ class ExponentialLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     gamma : float
-        What the rates are multiplied by.
+        Factor of the learning rates in each epoch.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Examples
     --------
@@ -166,7 +171,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -185,24 +190,29 @@ class CosineAnnealingLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     T_max : int
         The epoch that has the lowest rate; the warm-up is part of it.
     eta_min : float
-        The lowest rate.
+        Lowest learning rate, that of epoch ``T_max``.
     warmup : int
         Epochs in which the rate rises to the initial one; fewer than T_max.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
     ValueError
         For a T_max below 1, or a warm-up that is negative or leaves no epoch.
 
+    See Also
+    --------
+    CosineAnnealingWarmRestarts : Begins again and again.
+    OneCycleLR : Raises the rates first.
+
     Notes
     -----
-    After T_max the rate rises again, as PyTorch's does. An epoch may as well be a step of training.
+    After T_max the rate rises again, as in PyTorch. An epoch may also be a single step of training.
 
     References
     ----------
@@ -238,7 +248,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -258,15 +268,15 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     T_0 : int
         Epochs until the first restart, at least 1.
     T_mult : int
-        How many times as long as its predecessor each later period is, at least 1.
+        Factor of the length of each period relative to the one before, at least 1.
     eta_min : float
-        The rate that a period falls towards.
+        Learning rate that each period falls towards.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
@@ -303,7 +313,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``.
+        """Returns the learning rate of each group in ``current_epoch``.
 
         Returns
         -------
@@ -324,26 +334,27 @@ class OneCycleLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`. Its own rates are not used, and its momentum stays as it is.
+        Optimizer whose learning rates are set. Its own rates are not used, and its momentum stays
+        as it is.
     max_lr : float or sequence of float
         The highest rate, or one for each group.
     total_steps : int
-        Steps of the whole cycle, at least 2; the schedule's ``step`` is called after each, where the
-        call after the last one changes nothing.
+        Number of steps of the whole cycle, at least 2. The schedule's ``step`` is called after
+        each; the call after the last step changes nothing.
     pct_start : float
-        The part of the steps in which the rate rises, between 0 and 1.
+        Share of the steps in which the rate rises, between 0 and 1.
     div_factor : float
-        ``max_lr`` divided by it is the first rate.
+        The first rate is ``max_lr / div_factor``.
     final_div_factor : float
-        The first rate divided by it is the last one.
+        The last rate is the first one divided by this number.
     current_epoch : int
-        See `LRScheduler`.
+        Epoch to start from: -1 for a new training; a later one resumes. See `LRScheduler`.
 
     Raises
     ------
     ValueError
-        For values outside of what is said above, a list of rates of another length than that of
-        the groups, or a step after that.
+        For values out of these ranges, for a list of rates whose length is not the number of
+        groups, and for a further step after the cycle.
 
     References
     ----------
@@ -391,7 +402,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in step ``current_epoch``.
+        """Returns the learning rate of each group in step ``current_epoch``.
 
         Returns
         -------
@@ -422,26 +433,26 @@ class OneCycleLR(LRScheduler):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Lowers the learning rates when a measured value has not become better for some epochs.
+    """Lowers the learning rates if a measured value has not become better for some epochs.
 
     Parameters
     ----------
     optimizer : Optimizer
-        See `LRScheduler`.
+        Optimizer whose learning rates are set.
     mode : str
         "min": smaller values are better; "max": larger ones.
     factor : float
-        What the rates are multiplied by, at least 0 and below 1.
+        Factor of the learning rates when they are lowered, at least 0 and below 1.
     patience : int
-        Epochs without a better value that change nothing; the next one lowers the rates.
+        Number of epochs without a better value that change nothing; the next one lowers the rates.
     threshold : float
-        By how much a value must be better than the best to count.
+        Amount by which a value must be better than the best one to count as better.
     threshold_mode : str
-        "rel": the threshold is a part of the best value; "abs": a difference.
+        "rel" makes the threshold a share of the best value; "abs" makes it a difference.
     cooldown : int
         Epochs after a change that are not counted.
     min_lr : float
-        The lowest rate.
+        Lowest learning rate that is set.
 
     Raises
     ------
@@ -497,7 +508,7 @@ class ReduceLROnPlateau(LRScheduler):
         super().__init__(optimizer)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group, lowered if the last values ask for it.
+        """Returns the learning rate of each group, lowered if the last values ask for it.
 
         Returns
         -------
@@ -511,7 +522,7 @@ class ReduceLROnPlateau(LRScheduler):
         return [max(rate * self.factor, self.min_lr) for rate in rates]
 
     def step(self, metric: float | Tensor | None = None) -> None:
-        """Go to the next epoch, and lower the rates if ``metric`` says so.
+        """Goes to the next epoch, and lowers the rates if ``metric`` says so.
 
         Parameters
         ----------

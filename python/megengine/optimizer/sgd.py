@@ -21,20 +21,25 @@ class SGD(Optimizer):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups; see `Optimizer`.
+        Parameters, or groups of them: dicts with ``params`` and options of their own.
     lr : float
-        Learning rate.
+        Learning rate, the factor of each step.
     momentum : float
-        What the last step is multiplied by; 0 keeps no state.
+        Factor of the last step in v; 0 keeps no state.
     nesterov : bool
-        Takes ``p -= lr * (g + momentum * v)``.
+        Whether to step by ``g + momentum * v`` instead of v.
     weight_decay : float
-        What the parameter is multiplied by, to be added to the gradient.
+        Weight decay: this number times the parameter is added to the gradient.
 
     Raises
     ------
     ValueError
         For nesterov without a momentum.
+
+    See Also
+    --------
+    Adam : Scales each step by averages of the gradients.
+    AdamW : Has the weight decay beside the gradient.
 
     Notes
     -----

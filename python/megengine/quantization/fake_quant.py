@@ -30,16 +30,25 @@ class _FakeQuantize(Switched):
         super().__init__(dtype, enable, **kwargs)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded; the result carries its quantization parameters."""
+        """Returns ``inp`` rounded; the result carries its quantization parameters."""
         raise TypeError(
             f"{type(self).__name__} does not define fake_quant_forward(self, inp, qparams)"
         )
 
     def forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded, or unchanged while disabled.
+        """Returns ``inp`` rounded, or unchanged while disabled.
 
-        qparams: the observer's parameters, which `FakeQuantize` needs; `TQT` and `LSQ` learn
-        theirs.
+        Parameters
+        ----------
+        inp : Tensor
+            Tensor of any shape, float32.
+        qparams : QParams or None
+            The observer's parameters, which `FakeQuantize` needs; `TQT` and `LSQ` learn theirs.
+
+        Returns
+        -------
+        Tensor
+            The result, of the same shape and dtype.
         """
         return self.fake_quant_forward(inp, qparams) if self.enabled else inp
 
@@ -64,7 +73,7 @@ class FakeQuantize(_FakeQuantize):
     enable : bool
         Whether to round from the start.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -85,19 +94,19 @@ class FakeQuantize(_FakeQuantize):
     """
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded as ``qparams`` say.
+        """Returns ``inp`` rounded as ``qparams`` say.
 
         Parameters
         ----------
         inp : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
         qparams : QParams or None
-            Of the quantized dtype.
+            Quantization parameters of the quantizer's dtype.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------
@@ -121,11 +130,11 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
     Parameters
     ----------
     dtype : str or QuantDtypeMeta
-        As of `FakeQuantize`.
+        Kind of quantized dtype, or its name such as "qint8".
     enable : bool
-        As of `FakeQuantize`.
+        Whether to round from the start.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -149,26 +158,26 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         self.scale = Parameter(0.0)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded; ``qparams`` are not used.
+        """Returns ``inp`` rounded; ``qparams`` are not used.
 
         Parameters
         ----------
         inp : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
         qparams : QParams or None
-            Is not used.
+            Has no effect: it is not read.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         out = tqt_forward(self.qmin, self.qmax, inp, self.scale)
         out.qparams.update(self.get_qparams())
         return out
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Start from given parameters.
+        """Starts from given parameters.
 
         Parameters
         ----------
@@ -188,7 +197,7 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         self.scale[...] = F.log(qparams.scale) / math.log(2)
 
     def get_qparams(self) -> QParams:
-        """Return the parameters learned so far, with the scale ``2 ** scale``."""
+        """Returns the parameters learned so far, with the scale ``2 ** scale``."""
         return create_qparams(QuantMode.SYMMERTIC, self.dtype, 2.0 ** self.scale.detach())
 
 
@@ -198,13 +207,13 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
     Parameters
     ----------
     dtype : str or QuantDtypeMeta
-        As of `FakeQuantize`.
+        Kind of quantized dtype, or its name such as "qint8".
     enable : bool
-        As of `FakeQuantize`.
+        Whether to round from the start.
     eps : float
-        The least distance of two levels.
+        Smallest distance of two levels.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -236,12 +245,12 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         self.grad_scale: Tensor | None = None
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Start from given parameters; `LSQParams` also set grad_scale.
+        """Starts from given parameters; `LSQParams` set grad_scale, too.
 
         Parameters
         ----------
         qparams : QParams
-            Of the same quantized dtype.
+            Quantization parameters of the same quantized dtype.
 
         Raises
         ------
@@ -258,19 +267,19 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         return F.maximum(self.step_size, self.eps)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded; ``qparams`` are not used.
+        """Returns ``inp`` rounded; ``qparams`` are not used.
 
         Parameters
         ----------
         inp : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
         qparams : QParams or None
-            Is not used.
+            Has no effect: it is not read.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         weight: Tensor | float | None = self.grad_scale
         if weight is None:
@@ -280,7 +289,7 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         return out
 
     def get_qparams(self) -> LSQParams:
-        """Return the parameters learned so far."""
+        """Returns the parameters learned so far."""
         return LSQParams(
             self.mode, self.dtype, self._step().detach(), self.zero_point, self.grad_scale
         )

@@ -43,11 +43,12 @@ class Switched(Module):
         self.enabled = enable
 
     def enable(self) -> None:
-        """Observers watch, and fake quantizers round, from now on."""
+        """Turns it on: an observer watches, a fake quantizer rounds."""
         self.enabled = True
 
     def disable(self) -> None:
-        """Observers watch no longer, and fake quantizers pass their inputs on unchanged."""
+        """Turns it off: an observer stops watching, a fake quantizer passes its input on
+        unchanged."""
         self.enabled = False
 
 
@@ -55,14 +56,14 @@ class Observer(Switched, QParamsModuleMixin):
     """Base of observers: modules that watch tensors and find the range to quantize them with.
 
     An observer returns what it is given. It watches while enabled, which `train` and `eval` switch.
-    Scale and zero point are those of the range with 0, so that 0 is exact.
+    Scale and zero point are those of the range extended to 0, so that 0 is exact.
 
     Parameters
     ----------
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -85,12 +86,13 @@ class Observer(Switched, QParamsModuleMixin):
         super().__init__(dtype, True, **kwargs)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
-        """Set ``training``, and watch in training mode only.
+        """Sets ``training``, and watches in training mode only.
 
         Parameters
         ----------
         mode, recursive : bool
-            As in `Module.train`.
+            True for training, False for evaluation; and whether to set it in the modules below,
+            too.
 
         Returns
         -------
@@ -102,12 +104,12 @@ class Observer(Switched, QParamsModuleMixin):
 
     @abc.abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Watch ``x`` and return it.
+        """Watches ``x`` and returns it.
 
         Parameters
         ----------
         x : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------
@@ -125,11 +127,11 @@ class MinMaxObserver(Observer):
         Symmetric, with the scale 2 * max(|min|, |max|) / (qmax - qmin), or asymmetric, with (max -
         min) / (qmax - qmin) and a zero point.
     eps : float
-        Least scale.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name.
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -165,7 +167,7 @@ class MinMaxObserver(Observer):
         self.scale_limit = eps
 
     def get_qparams(self) -> QParams:
-        """Return the quantization parameters for the range seen so far."""
+        """Returns the quantization parameters for the range seen so far."""
         return self._qparams_of(self.min_val, self.max_val)
 
     def _qparams_of(self, low: Tensor, high: Tensor) -> QParams:
@@ -186,12 +188,12 @@ class MinMaxObserver(Observer):
         return F.where(is_nan, _LARGEST, x).min(), F.where(is_nan, -_LARGEST, x).max()
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Widen the range by the values of ``x_orig``, while enabled, and return it.
+        """Widens the range by the values of ``x_orig``, while enabled, and returns it.
 
         Parameters
         ----------
         x_orig : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------
@@ -221,13 +223,13 @@ class SyncMinMaxObserver(_SyncRange):
     Parameters
     ----------
     mode : QuantMode
-        As in `MinMaxObserver`.
+        Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
-        As in `MinMaxObserver`.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
-        As in `MinMaxObserver`.
+        Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        As in `MinMaxObserver`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -240,20 +242,20 @@ class SyncMinMaxObserver(_SyncRange):
 
 
 class ExponentialMovingAverageObserver(MinMaxObserver):
-    """Watches moving averages of the batches' smallest and largest values.
+    """Watches moving averages of the smallest and largest values of batches.
 
     Parameters
     ----------
     momentum : float
-        Weight of the old average in [0, 1]; the first batch counts in full.
+        Weight of the old average, in [0, 1]; the first batch counts in full.
     mode : QuantMode
-        As in `MinMaxObserver`.
+        Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
-        As in `MinMaxObserver`.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
-        As in `MinMaxObserver`.
+        Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        As in `MinMaxObserver`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -278,22 +280,22 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         self.runtime_momentum = Tensor(0.0)
 
     def set_momentum(self, momentum: float) -> None:
-        """Set the weight of the old average, ``momentum``, from now on.
+        """Sets the weight of the old average, ``momentum``, from now on.
 
         Parameters
         ----------
         momentum : float
-            In [0, 1].
+            New weight of the old average, in [0, 1].
         """
         self.momentum[...] = float(momentum)
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Move the averages by the values of ``x_orig``, while enabled, and return it.
+        """Moves the averages by the values of ``x_orig``, while enabled, and returns it.
 
         Parameters
         ----------
         x_orig : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------
@@ -318,15 +320,15 @@ class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageO
     Parameters
     ----------
     momentum : float
-        As in `ExponentialMovingAverageObserver`.
+        Weight of the old average, in [0, 1]; the first batch counts in full.
     mode : QuantMode
-        As in `ExponentialMovingAverageObserver`.
+        Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
-        As in `ExponentialMovingAverageObserver`.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
-        As in `ExponentialMovingAverageObserver`.
+        Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        As in `ExponentialMovingAverageObserver`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -339,7 +341,7 @@ class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageO
 
 
 class HistogramObserver(MinMaxObserver):
-    """Chooses the range, within the one seen, for which the squared error of quantization is small.
+    """Chooses a part of the range seen so far for which the squared error of quantization is small.
 
     Unlike `MinMaxObserver` it cuts off rare outliers. It reads values on the host: use it outside
     `jit.trace`.
@@ -347,18 +349,18 @@ class HistogramObserver(MinMaxObserver):
     Parameters
     ----------
     bins : int
-        Of the histogram that is kept.
+        Number of bins of the histogram.
     upsample_rate : int
-        Finer cells per bin when the range grows and old counts move to new bins; the range grows to
-        whole cells, evenly on both sides.
+        Number of finer cells per bin, by which old counts move to new bins when the range grows; it
+        grows to whole cells, evenly on both sides.
     mode : QuantMode
-        As in `MinMaxObserver`.
+        Symmetric, with 0 as the middle of the range, or asymmetric, with a zero point.
     eps : float
-        As in `MinMaxObserver`.
+        Smallest scale; a smaller one is replaced by this number.
     dtype : str or QuantDtypeMeta
-        As in `MinMaxObserver`.
+        Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        As in `MinMaxObserver`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -387,7 +389,7 @@ class HistogramObserver(MinMaxObserver):
         self.histogram = Tensor(np.zeros(bins, np.float32))
 
     def get_qparams(self) -> QParams:
-        """Return the quantization parameters of the chosen range."""
+        """Returns the quantization parameters of the chosen range."""
         low, high = float(self.min_val), float(self.max_val)
         counts = self.histogram.numpy().astype(np.float64)
         if low == high or not counts.any():
@@ -440,12 +442,12 @@ class HistogramObserver(MinMaxObserver):
         return float((errors * counts / width).sum())
 
     def sideeffect_forward(self, x_orig: Tensor) -> None:
-        """Add the values of ``x_orig`` to the histogram, widening its range where needed.
+        """Adds the values of ``x_orig`` to the histogram, widening its range where needed.
 
         Parameters
         ----------
         x_orig : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
         """
         values = x_orig.detach().numpy().astype(np.float64).ravel()
         values = values[~np.isnan(values)]
@@ -470,12 +472,12 @@ class HistogramObserver(MinMaxObserver):
         self.min_val[...], self.max_val[...] = float(low), float(high)
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Count the values of ``x_orig``, while enabled, and return it.
+        """Counts the values of ``x_orig``, while enabled, and returns it.
 
         Parameters
         ----------
         x_orig : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------
@@ -495,12 +497,12 @@ class PassiveObserver(Observer):
     dtype : str or QuantDtypeMeta
         Kind of quantized dtype, or its name such as "qint8".
     **kwargs : object
-        `name`, as of `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
-    Setting ``scale`` changes the one in use (ValueError unless positive); ``orig_scale`` keeps the
-    one that `set_qparams` gave.
+    Setting ``scale`` changes the scale in use (ValueError unless positive); ``orig_scale`` keeps
+    the scale that `set_qparams` gave.
 
     Examples
     --------
@@ -535,7 +537,7 @@ class PassiveObserver(Observer):
         return scale
 
     def get_qparams(self) -> QParams:
-        """Return the parameters that were set. ValueError before that."""
+        """Returns the parameters that were set. ValueError before that."""
         if self.qparams is None:
             raise ValueError(
                 "PassiveObserver has no quantization parameters\n  fix: call set_qparams, or reset_qconfig of a "
@@ -544,12 +546,12 @@ class PassiveObserver(Observer):
         return self.qparams
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Take over ``qparams``; their scale is kept in ``orig_scale`` too.
+        """Takes over ``qparams``; their scale is kept in ``orig_scale`` too.
 
         Parameters
         ----------
         qparams : QParams
-            Of the same quantized dtype.
+            Quantization parameters of the same quantized dtype.
 
         Raises
         ------
@@ -563,12 +565,12 @@ class PassiveObserver(Observer):
         self.orig_scale = Tensor(scale.numpy())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x``.
+        """Returns ``x``.
 
         Parameters
         ----------
         x : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32.
 
         Returns
         -------

@@ -46,8 +46,8 @@ class QConfig(_Fields):
     Parameters
     ----------
     weight_observer, act_observer, weight_fake_quant, act_fake_quant : callable or None
-        Classes, or functools.partial of them, that make one for the weight and one for the result
-        (activation) of every layer; None for none.
+        Classes, or functools.partial of them, that make the observer and the fake quantizer for the
+        weight and for the result (activation) of every layer; None makes none.
 
     Raises
     ------
@@ -56,9 +56,9 @@ class QConfig(_Fields):
 
     Notes
     -----
-    Ready ones: min_max_fakequant_qconfig, ema_fakequant_qconfig (the default of `quantize_qat`),
-    sync_ema_fakequant_qconfig, ema_lowbit_fakequant_qconfig (4 bits), calibration_qconfig (no
-    rounding), tqt_qconfig, passive_qconfig and easyquant_qconfig.
+    These are ready: min_max_fakequant_qconfig, ema_fakequant_qconfig (the default of
+    `quantize_qat`), sync_ema_fakequant_qconfig, ema_lowbit_fakequant_qconfig (4 bits),
+    calibration_qconfig (no rounding), tqt_qconfig, passive_qconfig and easyquant_qconfig.
 
     Examples
     --------

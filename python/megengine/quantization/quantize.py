@@ -52,20 +52,21 @@ def quantize(
     inplace: bool = True,
     mapping: dict[type[QATModule], type[QuantizedModule]] | None = None,
 ) -> Module:
-    """Replace the layers of `module.qat` by those of `module.quantized`, which compute on integers.
+    """Replaces the layers of `module.qat` by those of `module.quantized`, which compute on
+    integers.
 
-    The observers must have seen data (or the fake quantizers have learned), for their ranges are
-    now fixed; the result only infers.
+    The observers must have seen data (or the fake quantizers have learned), because their ranges
+    are now fixed. The result can only infer.
 
     Parameters
     ----------
     module : Module
-        What `quantize_qat` returned.
+        Model that `quantize_qat` returned, after calibration or training.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
     mapping : dict of subclass of QATModule to subclass of QuantizedModule or None
-        More classes to replace, from class to class; exactly those named and those of `module.qat`
-        are, not their subclasses.
+        More classes to replace, from class to class. Exactly these classes and those of
+        `module.qat` are replaced, not their subclasses.
 
     Returns
     -------
@@ -79,9 +80,14 @@ def quantize(
     ValueError
         For a model without a layer to replace, as one of float layers only.
 
+    See Also
+    --------
+    quantize_qat : Makes the layers that this takes.
+
     Notes
     -----
-    Warns of layers whose observers have seen no data, and of scales that `TQT` and `LSQ` have not learned.
+    It warns of layers whose observers have seen no data, and of scales that `TQT` and `LSQ` have
+    not learned.
 
     Examples
     --------
@@ -137,20 +143,20 @@ def quantize_qat(
     qconfig: QConfig = ema_fakequant_qconfig,
     mapping: dict[type[Module], type[QATModule]] | None = None,
 ) -> Module:
-    """Replace the float layers of ``module`` by those of `module.qat`, which observe and round.
+    """Replaces the float layers of ``module`` by those of `module.qat`, which observe and round.
 
     Parameters
     ----------
     module : Module
         The model; Parameters stay the same objects. A layer with ``quantize_disabled`` stays as it
-        is; a replaced layer's children do too.
+        is, and so do the children of a replaced layer.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
     qconfig : QConfig
         Observers and fake quantizers, those of ema_fakequant_qconfig by default.
     mapping : dict of subclass of Module to subclass of QATModule or None
-        More classes to replace, from class to class; exactly those named and those of `module` are,
-        not their subclasses.
+        More classes to replace, from class to class. Exactly these classes and those of `module`
+        are replaced, not their subclasses.
 
     Returns
     -------
@@ -161,6 +167,11 @@ def quantize_qat(
     ------
     TypeError
         Unless ``module`` is a Module.
+
+    See Also
+    --------
+    quantize : Makes layers of integers afterwards.
+    quantize_weights : Rounds the weights alone, without data.
 
     Examples
     --------
@@ -188,20 +199,20 @@ def quantize_qat(
 
 
 def quantize_weights(module: Module, inplace: bool = True) -> Module:
-    """Replace each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights,
+    """Replaces each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights,
     everything else in float.
 
     Each weight is rounded to 1/127 of the largest one of its output feature; no data are needed. A
-    trained network keeps its function closely, and one that reads all its weights for few rows
-    (text, token by token) reads a quarter of the bytes. Exactly the class `module.Linear` is
-    replaced, not its subclasses, and no layer with ``quantize_disabled``.
+    trained network computes nearly the same, and one that reads all its weights for few rows (text,
+    token by token) reads a quarter of the bytes. Exactly the class `module.Linear` is replaced, not
+    its subclasses, and no layer with ``quantize_disabled``.
 
     Parameters
     ----------
     module : Module
-        The model.
+        The model that is changed.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
 
     Returns
     -------
@@ -257,14 +268,15 @@ def _qat_modules(module: Module) -> Iterator[QATModule]:
 
 
 def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
-    """Give every layer of `module.qat` in ``module`` new observers and fake quantizers.
+    """Gives every layer of `module.qat` in ``module`` new observers and fake quantizers.
 
     Parameters
     ----------
     module : Module
-        The model.
+        The model that is changed.
     qconfig : QConfig
-        Says which. What the old ones found is lost; `reset_qconfig` keeps it.
+        Names the classes of the new observers and fake quantizers. What the old ones found is lost;
+        `reset_qconfig` keeps it.
 
     Examples
     --------
@@ -279,18 +291,18 @@ def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
 
 
 def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Module:
-    """Give every layer new observers and fake quantizers, with the parameters found so far.
+    """Gives every layer new observers and fake quantizers, with the parameters found so far.
 
-    They are handed on to what takes them (`PassiveObserver`, `TQT`, `LSQ`) and has the same dtype.
+    Those that take parameters (`PassiveObserver`, `TQT`, `LSQ`) and have the same dtype get them.
 
     Parameters
     ----------
     module : Module
-        The model.
+        The model that is changed.
     qconfig : QConfig
-        Says which.
+        Names the classes of the new observers and fake quantizers.
     inplace : bool
-        Change ``module``; otherwise a copy.
+        Whether to change ``module`` itself; False changes a copy.
 
     Returns
     -------
@@ -326,7 +338,7 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
 
 
 def enable_fake_quant(module: Module) -> None:
-    """Round weights and results in all layers of `module.qat` from now on.
+    """Rounds weights and results in all layers of `module.qat` from now on.
 
     Parameters
     ----------
@@ -346,7 +358,7 @@ def enable_fake_quant(module: Module) -> None:
 
 
 def disable_fake_quant(module: Module) -> None:
-    """Compute in float in all layers of `module.qat` from now on; observers still watch.
+    """Computes in float in all layers of `module.qat` from now on; observers still watch.
 
     Parameters
     ----------
@@ -366,7 +378,7 @@ def disable_fake_quant(module: Module) -> None:
 
 
 def enable_observer(module: Module) -> None:
-    """Watch ranges in all layers of `module.qat` from now on, in evaluation mode too.
+    """Watches ranges in all layers of `module.qat` from now on, in evaluation mode too.
 
     Parameters
     ----------
@@ -386,7 +398,7 @@ def enable_observer(module: Module) -> None:
 
 
 def disable_observer(module: Module) -> None:
-    """Keep the ranges found so far in all layers of `module.qat`, in training mode too.
+    """Keeps the ranges found so far in all layers of `module.qat`, in training mode too.
 
     The next `Module.train` switches observers on again.
 
@@ -408,7 +420,7 @@ def disable_observer(module: Module) -> None:
 
 
 def hook_qat_module(module: Module, func: Callable[..., Any]) -> list[HookHandler]:
-    """Register ``func(layer, inputs, outputs)`` as forward hook of every layer for quantization-aware training.
+    """Registers ``func(layer, inputs, outputs)`` as forward hook of every layer for quantization-aware training.
 
     Returns the handles, which have ``remove()``.
     """
@@ -418,10 +430,10 @@ def hook_qat_module(module: Module, func: Callable[..., Any]) -> list[HookHandle
 def apply_easy_quant(
     module: Module, data: Tensor, start: float = 0.8, stop: float = 1.2, num: int = 40
 ) -> Module:
-    """Search the scales that keep each layer's result closest to the float one, by their cosine.
+    """Searches the scales that keep each layer's result closest to the float one, by their cosine.
 
-    Layer after layer: first the weight's scale, then that of the result, among ``num`` multiples of
-    the current one from ``start`` to ``stop``.
+    It goes layer by layer: first it searches the scale of the weight, then that of the result,
+    among ``num`` multiples of the current one from ``start`` to ``stop``.
 
     Parameters
     ----------
@@ -433,7 +445,7 @@ def apply_easy_quant(
     start, stop : float
         The least and the largest multiple that is tried.
     num : int
-        How many are tried.
+        Number of multiples that are tried.
 
     Returns
     -------
@@ -493,7 +505,7 @@ def _result_with(layer: QATModule, inputs: tuple[Any, ...], weight: bool, act: b
 def _improve(
     observer: Any, multiples: np.ndarray, wanted: np.ndarray, result: Callable[[], Tensor]
 ) -> None:
-    """Give ``observer`` the scale with which ``result()`` points where ``wanted`` does."""
+    """Gives ``observer`` the scale with which ``result()`` points where ``wanted`` does."""
     if not isinstance(observer, PassiveObserver):
         return
     if observer.orig_scale is None:

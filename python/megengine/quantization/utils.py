@@ -45,21 +45,21 @@ class Round(Function):
 
 
 def tqt_forward(qmin: int, qmax: int, inp: Tensor, scale: Tensor) -> Tensor:
-    """``inp`` rounded to multiples of ``2 ** scale`` in [qmin, qmax]; differentiable in both.
+    """Rounds ``inp`` to ``q * 2 ** scale`` with q in [qmin, qmax]; differentiable in inp and scale.
 
     Parameters
     ----------
     qmin, qmax : int
-        Bounds of the multiples.
+        Smallest and largest value of q.
     inp : Tensor
-        Any shape, float32.
+        Tensor of any shape, float32.
     scale : Tensor
         The log2 of the distance of two levels, 0-d.
 
     Returns
     -------
     Tensor
-        Of the shape and dtype of ``inp``.
+        Tensor of the shape and dtype of ``inp``.
 
     References
     ----------
@@ -76,26 +76,26 @@ def lsq_forward(
     zero_point: Tensor | float | None = None,
     scale_grad: Tensor | float | None = None,
 ) -> Tensor:
-    """``inp`` rounded to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in
+    """Rounds ``inp`` to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in
     inp and step_size.
 
     Parameters
     ----------
     qmin, qmax : int
-        Bounds of q.
+        Smallest and largest value of q.
     inp : Tensor
-        Any shape, float32.
+        Tensor of any shape, float32.
     step_size : Tensor
         The distance of two levels, 0-d.
     zero_point : Tensor, float or None
-        Added to q.
+        Zero point, which is subtracted from q; None is 0.
     scale_grad : Tensor, float or None
         Weight of step_size's gradient; None means 1.
 
     Returns
     -------
     Tensor
-        Of the shape and dtype of ``inp``.
+        Tensor of the shape and dtype of ``inp``.
 
     References
     ----------
@@ -107,7 +107,7 @@ def lsq_forward(
 
 
 def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator that makes a function, or functools.partial, a method of ``cls``.
+    """Returns a decorator that makes a function, or functools.partial, a method of ``cls``.
 
     Returns
     -------
@@ -131,10 +131,10 @@ def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callab
 
 
 class QuantMode(Enum):
-    """How the range of a quantized tensor lies about 0.
+    """Names how the range of a quantized tensor lies about 0.
 
-    SYMMERTIC: 0 is its middle. ASYMMERTIC: it is the one of the data, with a zero point. The
-    spelling is that of MegEngine 1.x.
+    SYMMERTIC: 0 is the middle of the range. ASYMMERTIC: the range is that of the data, with a zero
+    point. The spelling is that of MegEngine 1.x.
 
     Examples
     --------
@@ -163,7 +163,8 @@ def dtype_meta_of(dtype: str | QuantDtypeMeta) -> QuantDtypeMeta:
 
 
 class QParams:
-    """Says how a tensor is quantized: real value = scale * (q - zero_point), q an integer.
+    """Describes how a tensor is quantized: real value = scale * (q - zero_point), where q is an
+    integer.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ class QParams:
 
     Notes
     -----
-    Two are equal when all their values are. `create_qparams` makes one from a dtype's name.
+    Two objects are equal if all their values are. `create_qparams` makes one from a dtype's name.
 
     Examples
     --------
@@ -201,12 +202,12 @@ class QParams:
         self.zero_point = zero_point
 
     def update(self, qparams: QParams) -> None:
-        """Take over the values of ``qparams``.
+        """Takes over the values of ``qparams``.
 
         Parameters
         ----------
         qparams : QParams
-            Another one.
+            Quantization parameters whose values are taken.
         """
         for name in QParams.__slots__:
             setattr(self, name, getattr(qparams, name))
@@ -232,16 +233,16 @@ class QParams:
 
 
 class LSQParams(QParams):
-    """QParams with ``grad_scale``, the weight of the scale's gradient.
+    """Holds `QParams` and ``grad_scale``, the weight of the scale's gradient.
 
     Parameters
     ----------
     mode : QuantMode
-        As in `QParams`.
+        Whether 0 is the middle of the range.
     dtype_meta : QuantDtypeMeta or None
-        As in `QParams`.
+        Kind of quantized dtype, which bounds q.
     scale, zero_point : Tensor or None
-        As in `QParams`.
+        0-d tensors, or None while unknown (a zero_point of None is 0).
     grad_scale : Tensor or None
         0-d, or None for the formula of `LSQ`.
     """
@@ -271,10 +272,10 @@ class QParamsModuleMixin(abc.ABC):
 
     @abc.abstractmethod
     def get_qparams(self) -> QParams:
-        """Return mode, dtype, scale and zero point found so far."""
+        """Returns mode, dtype, scale and zero point found so far."""
 
     def get_quantized_dtype(self) -> np.dtype:
-        """Return the NumPy dtype that carries scale and zero point. ValueError while they are
+        """Returns the NumPy dtype that carries scale and zero point. ValueError while they are
         unknown.
         """
         qparams = self.get_qparams()
@@ -293,7 +294,7 @@ def create_qparams(
     scale: Tensor | None = None,
     zero_point: Tensor | None = None,
 ) -> QParams:
-    """Make `QParams` from a dtype or its name.
+    """Makes `QParams` from a dtype or its name.
 
     Parameters
     ----------
@@ -308,7 +309,7 @@ def create_qparams(
     Returns
     -------
     QParams
-        What says how a tensor is quantized.
+        The description of how a tensor is quantized.
 
     Raises
     ------
@@ -330,14 +331,14 @@ Tensor._new_qparams = staticmethod(create_qparams)
 
 
 def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
-    """Round ``inp`` to what ``qparams`` can express, in its float dtype.
+    """Rounds ``inp`` to what ``qparams`` can express, in its float dtype.
 
     Parameters
     ----------
     inp : Tensor
         Any shape. The gradient passes where the value is in range and is 0 elsewhere.
     qparams : QParams
-        Of the quantized dtype.
+        Quantization parameters of the wanted dtype.
 
     Returns
     -------
@@ -371,7 +372,7 @@ def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
 
 
 def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
-    """Round a bias as a 32-bit accumulator holds it: to (scale of inp) * (scale of w_qat).
+    """Rounds a bias as a 32-bit accumulator holds it: to (scale of inp) * (scale of w_qat).
 
     Parameters
     ----------
@@ -384,7 +385,7 @@ def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor |
     Returns
     -------
     Tensor or None
-        Of the same shape; None for None.
+        The rounded bias, of the same shape; None for None.
 
     Examples
     --------

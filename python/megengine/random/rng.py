@@ -33,20 +33,25 @@ def _checked_seed(seed: IntLike) -> int:
 
 
 def seed(seed: int, numpy: bool = False) -> None:
-    """Start the global generator anew: that of module functions, dropout and initial weights.
+    """Restarts the global generator, which module functions, dropout and initial weights draw from.
 
     Parameters
     ----------
     seed : int
-        At least 0.
+        The new seed, at least 0.
     numpy : bool
-        Seed numpy.random as well: transforms of ``megengine.data`` draw from it. The seed is below
-        2**32 then.
+        Whether to seed numpy.random as well, from which transforms of ``megengine.data`` draw. The
+        seed is below 2**32 then.
 
     Raises
     ------
     ValueError
         For a negative seed, or one that numpy.random does not take.
+
+    See Also
+    --------
+    get_state : Returns where the generator is.
+    RNG : A generator with a seed of its own.
 
     Notes
     -----
@@ -67,7 +72,7 @@ def seed(seed: int, numpy: bool = False) -> None:
 
 
 def get_state() -> dict[str, Any]:
-    """Return where the global generator and numpy.random are, for `set_state`.
+    """Returns the states of the global generator and of numpy.random, for `set_state`.
 
     Returns
     -------
@@ -77,7 +82,7 @@ def get_state() -> dict[str, Any]:
 
     Notes
     -----
-    In a world of processes the state of one serves all, if all have drawn equally often.
+    In a world of processes, all can take the state of one of them if they have drawn equally often.
 
     Examples
     --------
@@ -91,12 +96,12 @@ def get_state() -> dict[str, Any]:
 
 
 def set_state(state: Mapping[str, Any]) -> None:
-    """Go on drawing where `get_state` was called, from the global generator and numpy.random.
+    """Continues the draws of the global generator and of numpy.random where `get_state` was called.
 
     Parameters
     ----------
     state : mapping of str
-        What `get_state` returned, in this process or another one.
+        Dict that `get_state` returned, in this process or another one.
 
     Raises
     ------
@@ -153,9 +158,9 @@ class RNG:
     Parameters
     ----------
     seed : int or None
-        At least 0; None starts anywhere.
+        Seed of the generator, at least 0; None takes a random one.
     device : str or None
-        Where results lie, such as "cpu0"; None for the default device.
+        Device of the results, such as "cpu0"; None for the default device.
 
     Raises
     ------
@@ -201,19 +206,19 @@ class RNG:
         return x if self._device is None else x.to(self._device)
 
     def uniform(self, low: float = 0, high: float = 1, size: IntsLike | None = None) -> Tensor:
-        """Return uniform draws from [low, high), float32.
+        """Returns uniform draws from [low, high), float32.
 
         Parameters
         ----------
         low, high : float
-            Bounds of the draws.
+            Lower bound, which draws may reach, and upper bound, which they do not reach.
         size : int, Tensor, sequence of int or Tensor, or None
             Shape of the result; None is (1,).
 
         Returns
         -------
         Tensor
-            Of shape ``size``, float32.
+            The draws, of shape ``size``, float32.
 
         Raises
         ------
@@ -238,7 +243,7 @@ class RNG:
         return self._placed(x)
 
     def normal(self, mean: float = 0, std: float = 1, size: IntsLike | None = None) -> Tensor:
-        """Return normal draws, float32.
+        """Returns normal draws, float32.
 
         Parameters
         ----------
@@ -250,7 +255,7 @@ class RNG:
         Returns
         -------
         Tensor
-            Of shape ``size``, float32.
+            The draws, of shape ``size``, float32.
 
         Raises
         ------
@@ -279,7 +284,7 @@ class RNG:
         scale: float | Tensor = 1,
         size: IntsLike | None = None,
     ) -> Tensor:
-        """Return draws from gamma distributions, float32.
+        """Returns draws from gamma distributions, float32.
 
         Parameters
         ----------
@@ -287,12 +292,12 @@ class RNG:
             Parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean shape *
             scale.
         size : int, Tensor, sequence of int or Tensor, or None
-            What to put before the parameters' shape; None draws once for each.
+            Extents that are put before the parameters' shape; None draws once for each parameter.
 
         Returns
         -------
         Tensor
-            Of shape ``size`` and then the parameters', float32.
+            The draws, of shape ``size`` and then that of the parameters, float32.
 
         Raises
         ------
@@ -318,7 +323,7 @@ class RNG:
         beta: float | Tensor,
         size: IntsLike | None = None,
     ) -> Tensor:
-        """Return draws from beta distributions, float32, between 0 and 1.
+        """Returns draws from beta distributions, float32, between 0 and 1.
 
         Parameters
         ----------
@@ -326,12 +331,12 @@ class RNG:
             Parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean alpha /
             (alpha + beta).
         size : int, Tensor, sequence of int or Tensor, or None
-            What to put before the parameters' shape; None draws once for each.
+            Extents that are put before the parameters' shape; None draws once for each parameter.
 
         Returns
         -------
         Tensor
-            Of shape ``size`` and then the parameters', float32.
+            The draws, of shape ``size`` and then that of the parameters, float32.
 
         Raises
         ------
@@ -351,19 +356,19 @@ class RNG:
         return self._placed(ops.random_beta(key, *_broadcast_parameters(key, size, *parameters)))
 
     def poisson(self, lam: float | Tensor, size: IntsLike | None = None) -> Tensor:
-        """Return draws from Poisson distributions: whole numbers, in float32.
+        """Returns draws from Poisson distributions: whole numbers, in float32.
 
         Parameters
         ----------
         lam : float or Tensor
             Rate, mean and variance, above 0.
         size : int, Tensor, sequence of int or Tensor, or None
-            What to put before lam's shape; None draws once for each.
+            Extents that are put before the shape of ``lam``; None draws once for each rate.
 
         Returns
         -------
         Tensor
-            Of shape ``size`` and then that of ``lam``, float32.
+            The draws, of shape ``size`` and then that of ``lam``, float32.
 
         Raises
         ------
@@ -383,19 +388,19 @@ class RNG:
         return self._placed(ops.random_poisson(key, *parameters))
 
     def exponential(self, rate: float | Tensor = 1.0, size: IntsLike | None = None) -> Tensor:
-        """Return draws from exponential distributions, float32.
+        """Returns draws from exponential distributions, float32.
 
         Parameters
         ----------
         rate : float or Tensor
             Above 0; the mean is 1 / rate.
         size : int, Tensor, sequence of int or Tensor, or None
-            What to put before rate's shape; None draws once for each.
+            Extents that are put before the shape of ``rate``; None draws once for each rate.
 
         Returns
         -------
         Tensor
-            Of shape ``size`` and then that of ``rate``, float32.
+            The draws, of shape ``size`` and then that of ``rate``, float32.
 
         Raises
         ------
@@ -418,14 +423,14 @@ class RNG:
     def multinomial(
         self, input: Tensor, num_samples: int, replacement: bool | None = False
     ) -> Tensor:
-        """Return indices drawn with probabilities in proportion to weights, int32.
+        """Returns indices drawn with probabilities in proportion to weights, int32.
 
         Parameters
         ----------
         input : Tensor
             Weights, at least 0, (n,) or (rows, n).
         num_samples : int
-            Draws for each row.
+            Number of draws for each row.
         replacement : bool or None
             Whether an index may be drawn again.
 
@@ -472,14 +477,15 @@ class RNG:
         )
 
     def permutation(self, n: int | Tensor, *, dtype: DTypeLike = "int32") -> Tensor:
-        """Return 0 .. n - 1, or the entries of a Tensor along axis 0, in random order.
+        """Returns 0 .. n - 1, or the entries of a Tensor along axis 0, in random order.
 
         Parameters
         ----------
         n : int or Tensor
-            A number, or a Tensor, whose shape and dtype the result has; of a 0-d Tensor it is (1,).
+            A number, or a Tensor, whose shape and dtype the result has (shape (1,) for a 0-d
+            Tensor).
         dtype : DTypeLike
-            Of the result for a number.
+            Data type of the result for a number.
 
         Returns
         -------
@@ -513,7 +519,7 @@ class RNG:
         return ops.index_get(x, order, axes=(0,))
 
     def shuffle(self, inp: Tensor) -> None:
-        """Put the entries of ``inp`` along axis 0 in random order, in place.
+        """Puts the entries of ``inp`` along axis 0 in random order, in place.
 
         Parameters
         ----------

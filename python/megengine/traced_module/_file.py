@@ -37,28 +37,33 @@ _MOST = 1000  # parameters of a module, and graphs: each call looks at all of th
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: MapLocation = None) -> TracedModule:
     """Reads the TracedModule that `TracedModule.save` wrote.
 
-    Reading runs no code that the file chose.
+    No code that the file chooses is run.
 
     Parameters
     ----------
     f : str, path or binary file
         Where to read; a file must be open for reading.
     trusted : iterable or mapping of str
-        Functions and classes of yours that it calls: a list, or a mapping from the names in the
-        file. Those given to `wrap`, `register_as_builtin` and `register_supported_type` are trusted
-        already.
+        Functions and classes of the program that it calls: a list, or a mapping from the names in
+        the file. Those given to `wrap`, `register_as_builtin` and `register_supported_type` are
+        trusted already.
     map_location : str, mapping of str to str, callable or None
-        As of `megengine.load`.
+        Where tensors go: a device, a mapping of devices, or a function from logical device name to
+        device, as in `megengine.load`. None: where they were.
 
     Returns
     -------
     TracedModule
-        With tensors of its own.
+        The module, with tensors of its own.
 
     Raises
     ------
     ModelFileError
-        A ValueError, for a file that cannot be read.
+        For a file that cannot be read; the error is a ValueError.
+
+    See Also
+    --------
+    traced_module.TracedModule.save : Writes such a file.
 
     Examples
     --------

@@ -13,7 +13,8 @@ __all__ = ["FakeQuantize"]
 
 
 class FakeQuantize(_FakeQuantize, QParamsModuleMixin):
-    """Rounds by the parameters that it is called with, else by those of `set_qparams`.
+    """Rounds by the parameters that it is called with, or by those of `set_qparams` if there are
+    none.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ class FakeQuantize(_FakeQuantize, QParamsModuleMixin):
         return fake_quant_tensor(inp, qparams)
 
     def get_qparams(self) -> QParams:
-        """Those of `set_qparams`. ValueError before."""
+        """Returns the parameters of `set_qparams`. ValueError before that call."""
         if self.qparams is None:
             raise ValueError(
                 f"{type(self).__name__} has no parameters yet\n  fix: call set_qparams"

@@ -74,11 +74,11 @@ def register_supported_type(
     Parameters
     ----------
     type : type
-        A container with both functions, else a constant.
+        Type to register: a container if both functions are given, else a constant.
     flatten_fn : callable or None
-        Called with an object; returns a pair of a list of items and auxiliary data.
+        Function that takes an object and returns a pair of a list of items and auxiliary data.
     unflatten_fn : callable or None
-        Called with the items and the auxiliary data; returns the object again.
+        Function that takes the items and the auxiliary data and returns the object again.
 
     Raises
     ------

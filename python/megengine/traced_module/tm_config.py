@@ -9,7 +9,7 @@ check_exprs = False
 def enable_expr_checker() -> None:
     """Compares every expr of later traces with what the program computed, not only the results.
 
-    It finds the expr that a wrong trace goes wrong at. In force until the process ends, or
+    This finds the expr at which a trace goes wrong. It holds until the process ends, or until
     ``tm_config.check_exprs`` is False again.
 
     Examples
@@ -23,10 +23,10 @@ def enable_expr_checker() -> None:
 
 
 def disable_default_checker() -> None:
-    """Leaves out the run of later traces that compares them with the program.
+    """Turns off the run in which later traces are compared with the program.
 
-    `trace_module` is faster then, and takes modules that give other results in each run. In force
-    until the process ends, or ``tm_config.check_result`` is True again.
+    `trace_module` is faster then, and takes modules that give other results in each run. This holds
+    until the process ends, or until ``tm_config.check_result`` is True again.
 
     Examples
     --------

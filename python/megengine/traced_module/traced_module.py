@@ -69,16 +69,16 @@ class _Watch:
 
 
 class TracedModule(Module):
-    """A module whose forward runs graphs, one for each signature of calls; `trace_module` makes it.
+    """Runs graphs in its forward, one for each signature of calls; `trace_module` makes it.
 
     Parameters
     ----------
     is_top : bool
-        Whether no other traced module calls it.
+        Whether it is the outermost one, which no other traced module calls.
     argdef_graph_map : dict of TreeDef to InternalGraph
         The graph for each arrangement of the arguments.
     argdef_outdef_map : dict of TreeDef to TreeDef
-        The arrangement of the results for each one of the arguments.
+        The arrangement of the results for each arrangement of the arguments.
     is_qat : bool
         Whether it is for quantization-aware training.
 
@@ -128,20 +128,20 @@ class TracedModule(Module):
         *args : object
             Tensors and constants, arranged as when it was traced.
         **kwargs : object
-            As args, by name.
+            Arguments by name, tensors and constants.
 
         Returns
         -------
         object
-            What the traced program returned, with tensors of this run; with end points, the list of
+            Result of the traced program, with tensors of this run; with end points, the list of
             their values.
 
         Raises
         ------
         AssertionError
-            When it was not traced for arguments that are arranged so.
+            If it was not traced for arguments with this arrangement.
         TypeError
-            For arguments that the program does not take.
+            If the program does not take these arguments.
         """
         graph, leaves = self._graph_for(args, kwargs)
         if self._watch is not None:
@@ -216,7 +216,7 @@ class TracedModule(Module):
 
     @property
     def argdef_outdef_map(self) -> dict[TreeDef, TreeDef]:
-        """Arrangement of the arguments -> that of the results."""
+        """Mapping of the arrangement of the arguments to that of the results."""
         return {k: tree_flatten(unpack(g._result))[1] for k, g in self.argdef_graph_map.items()}
 
     def _adopt_graphs(self) -> None:
@@ -258,7 +258,7 @@ class TracedModule(Module):
         Parameters
         ----------
         nodes : Node or sequence of Node
-            Of any graph inside; they replace those that were watched before.
+            Nodes of any graph inside; they replace the nodes that were watched before.
 
         Raises
         ------
@@ -288,7 +288,7 @@ class TracedModule(Module):
         Parameters
         ----------
         nodes : Node or sequence of Node
-            Of any graph inside; they replace the end points before.
+            Nodes of any graph inside; they replace the former end points.
 
         Raises
         ------
@@ -298,7 +298,7 @@ class TracedModule(Module):
         self._watched(ends=nodes)
 
     def clear_end_points(self) -> None:
-        """Lets calls run to their ends again."""
+        """Makes calls run to their ends again."""
         self._watched(ends=())
 
     @property
@@ -313,7 +313,7 @@ class TracedModule(Module):
 
     @property
     def watch_node_value(self) -> dict[Node, Any]:
-        """Node -> its value in the last call."""
+        """Mapping of each watched node to its value in the last call."""
         return self._watch.values if self._watch is not None else {}
 
     def _watched(self, points: Any = None, ends: Any = None) -> None:
@@ -343,7 +343,8 @@ class TracedModule(Module):
     def flatten(self) -> TracedModule:
         """Returns a module with the same parameters whose only graph calls no other graph.
 
-        Nodes keep their qualnames; results of what was called take the names they had outside.
+        Nodes keep their qualnames; results of the called graphs take the names that they had
+        outside.
         """
         new = TracedModule(True, {}, {}, self.is_qat)
         new.__dict__.update({k: v for k, v in vars(self).items() if k not in _OWN})
@@ -405,7 +406,7 @@ class TracedModule(Module):
         Raises
         ------
         ModelFileError
-            A ValueError, for what is not data, such as hooks.
+            If the module holds what is not data, such as hooks; the error is a ValueError.
         """
         top = self if self._is_top else copy.copy(self)
         if top is not self:
@@ -490,7 +491,7 @@ def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
     Raises
     ------
     AssertionError
-        For what is no class of modules.
+        If ``mod_cls`` is no class of modules.
 
     Examples
     --------
@@ -566,31 +567,35 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
     """Runs a module on example arguments and returns a module that does the same by a graph.
 
     Parameters and built-in modules are shared with ``mod``; the graph holds for other shapes too.
-    It is run on the same arguments and compared, unless `disable_default_checker` was called;
-    dropout and other random numbers, and statistics of batch normalization, are as if ``mod`` had
-    run once.
+    The graph is run on the same arguments and compared with ``mod``, unless
+    `disable_default_checker` was called. Afterwards random numbers and statistics of batch
+    normalization are as if ``mod`` had run once.
 
     Parameters
     ----------
     mod : Module
-        What to trace.
+        Module that is run once on the example arguments.
     *args : object
         Example arguments, tensors and constants. Constants become part of the signature.
     **kwargs : object
-        As args, by name.
+        Example arguments by name.
 
     Returns
     -------
     TracedModule
-        It takes arguments arranged as these.
+        Module that takes arguments with the same arrangement.
 
     Raises
     ------
     AssertionError
-        For what is no module, and for modules as arguments.
+        If ``mod`` is no module, and for modules as arguments.
     RuntimeError
-        When the graph computes something else than ``mod`` did, as where its forward depends on
-        more than its arguments, parameters and buffers.
+        If the graph computes something else than ``mod``, for example because forward depends on
+        more than arguments, parameters and buffers.
+
+    See Also
+    --------
+    fx.symbolic_trace : Needs no arguments, and gives graphs of other nodes.
 
     Examples
     --------

@@ -38,13 +38,14 @@ def fold_weight_bias(
     eps: float = 1e-5,
     transpose: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """(weight, bias) of the layer that does what the layer and the normalization behind it do.
+    """Returns (weight, bias) of a layer that computes what the layer and the normalization behind
+    it compute.
 
     Parameters
     ----------
     weight : Tensor
-        Of a linear layer (out, in), of a convolution (out, in, h, w), with transpose (in, out, h,
-        w); one more axis in front for groups.
+        Weight of a linear layer (out, in), of a convolution (out, in, h, w), or of a transposed one
+        (in, out, h, w); groups have one more axis in front.
     bias : Tensor or None
         One value per out channel, None for 0.
     gamma, beta : Tensor or None
@@ -59,9 +60,9 @@ def fold_weight_bias(
     Returns
     -------
     weight : Tensor
-        Of the shape of ``weight``.
+        The new weight, of the shape of ``weight``.
     bias : Tensor
-        Of the shape of ``bn_mean``.
+        The new bias, of the shape of ``bn_mean``.
     """
     factor, shift = normalization(bn_mean, bn_var, eps, gamma, beta, bias)
     return weight * beside_weight(factor, weight, transpose), shift.reshape(bn_mean._tuple_shape)
@@ -104,13 +105,13 @@ def _fused(layer: Any, bn: Any, relu: M.Module | None) -> M.Module:
 def fuse_conv_bn_relu_module(
     conv: M.Conv2d | M.ConvTranspose2d, bn: M.BatchNorm2d | None, relu: M.ReLU | None
 ) -> M.Module:
-    """A new layer with copies of the parameters: in training ConvBn2d or ConvBnRelu2d, else the
-    normalization is folded.
+    """Returns a new layer with copies of the parameters: ConvBn2d or ConvBnRelu2d in training;
+    otherwise the normalization is folded.
 
     Parameters
     ----------
     conv : Conv2d or ConvTranspose2d
-        The convolution.
+        Convolution whose parameters are copied.
     bn : BatchNorm2d or None
         The normalization behind it, None for none.
     relu : ReLU or None
@@ -134,13 +135,13 @@ def fuse_conv_bn_relu_module(
 def fuse_linear_bn_relu_module(
     linear: M.Linear, bn: M.BatchNorm1d | None, relu: M.ReLU | None
 ) -> M.Module:
-    """As `fuse_conv_bn_relu_module`, for a linear layer: LinearBn1d, LinearBnRelu1d, LinearRelu or
-    Linear.
+    """Returns a new layer for a linear one, as `fuse_conv_bn_relu_module`: LinearBn1d,
+    LinearBnRelu1d, LinearRelu or Linear.
 
     Parameters
     ----------
     linear : Linear
-        The linear layer.
+        Linear layer whose parameters are copied.
     bn : BatchNorm1d or None
         The normalization behind it, None for none.
     relu : ReLU or None

@@ -15,19 +15,20 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Tensor, stream: int | None = None) -> Any:
-    """A DLPack capsule of a copy of the tensor's value.
+    """Makes a DLPack capsule of a copy of the tensor's value.
 
     Parameters
     ----------
     tensor : Tensor
-        Any shape.
+        Tensor of any shape, whose value is copied.
     stream : int or None
-        Is not needed on the host.
+        Driver's number for the stream that will read a GPU's memory; has no effect for a tensor of
+        the host.
 
     Returns
     -------
     object
-        A capsule.
+        The capsule, which can be read once.
 
     Raises
     ------
@@ -61,25 +62,27 @@ class _Capsule:
 
 
 def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | None = None) -> Tensor:
-    """A Tensor of what another library's tensor, or a DLPack capsule, holds, on its device.
+    """Makes a Tensor of the values of another library's tensor, or of a DLPack capsule, on the same
+    device.
 
     Parameters
     ----------
     ext_tensor : object
         An object with ``__dlpack__``, or with ``__cuda_array_interface__``, or a capsule.
     stream : int or None
-        Of a capsule of a GPU's memory: the driver's number for the stream that computes it (1 and None: the legacy default
-        one; 2: the thread's; -1: it is computed). Objects order the streams themselves. Is not needed on the host.
+        Driver's number for the stream that computes the memory of a capsule on a GPU (1 and None:
+        the legacy default stream; 2: the thread's; -1: the memory is complete). Other objects order
+        the streams themselves. It has no effect on the host.
     copy : bool or None
-        True or None: the tensor has memory of its own. False: it has the other one's memory, which
-        stays as long as the tensor does, and until the work that reads it has run. What others
-        write to that memory changes the tensor; a write to the tensor (``x[0] = 1``, an optimizer's step)
+        Whether the tensor has memory of its own, as for None. False shares the memory, which stays
+        as long as the tensor does, and until the work that reads it has run. Then writes of others
+        to that memory change the tensor. A write to the tensor (``x[0] = 1``, an optimizer's step)
         gives it a new value elsewhere, as always, which the others do not see.
 
     Returns
     -------
     Tensor
-        Of its shape and dtype.
+        Tensor of the same shape and dtype.
 
     Raises
     ------

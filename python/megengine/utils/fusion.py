@@ -15,14 +15,14 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights"]
 
 
 def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
-    """A copy of ``conv`` (1-d, 2-d or 3-d) that computes ``bn(conv(x))`` as in eval mode.
+    """Returns a copy of ``conv`` (1-d, 2-d or 3-d) that computes ``bn(conv(x))`` as in eval mode.
 
     Parameters
     ----------
     conv : Module
-        The convolution.
+        Convolution in eval mode, which is copied.
     bn : Module
-        The normalization behind it.
+        Batch normalization behind it, in eval mode.
 
     Returns
     -------
@@ -61,7 +61,8 @@ def fuse_conv_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """(weight, bias) of the convolution that does what the convolution and the normalization do.
+    """Returns (weight, bias) of a convolution that computes what the convolution and the
+    normalization compute.
 
     Parameters
     ----------
@@ -79,10 +80,10 @@ def fuse_conv_bn_weights(
     Returns
     -------
     weight : Parameter
-        Of the shape of ``conv_w``.
+        The new weight, of the shape of ``conv_w``.
     bias : Parameter
-        Of the shape of ``conv_b``, or (1, out, 1, ...) with as many axes as an ungrouped
-        ``conv_w``.
+        The new bias, of the shape of ``conv_b``, or (1, out, 1, ...) with as many axes as an
+        ungrouped ``conv_w``.
     """
     factor, shift = normalization(bn_rm, bn_rv, bn_eps, bn_w, bn_b, conv_b)
     grouped = conv_w.shape[0] != bn_rm.size

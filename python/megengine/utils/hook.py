@@ -15,7 +15,7 @@ class HookHandler:
     source_dict : MutableMapping of int
         An ordered dict of hooks, held weakly when it can be.
     hook : callable
-        What is put there.
+        The hook, a function.
     """
 
     hook_num = 0
@@ -27,7 +27,7 @@ class HookHandler:
         source_dict[self.id] = hook
 
     def remove(self) -> None:
-        """Take the hook out; a second call, or one after the dict has gone, does nothing."""
+        """Takes the hook out; a second call, or one after the dict has gone, does nothing."""
         source_dict = self.source_ref()
         if source_dict is not None:
             source_dict.pop(self.id, None)

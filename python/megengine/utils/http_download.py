@@ -27,11 +27,11 @@ class Bar:
         self._progress = Progress("download", total or None, unit="B", unit_scale=True, unit_divisor=1024)
 
     def __call__(self, bytes_num: int) -> None:
-        """Note that ``bytes_num`` more bytes have come."""
+        """Notes that ``bytes_num`` more bytes have come."""
         self._progress.update(bytes_num)
 
     def close(self) -> None:
-        """Take the bar off the screen."""
+        """Takes the bar off the screen."""
         self._progress.close()
 
 

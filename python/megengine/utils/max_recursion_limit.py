@@ -12,15 +12,15 @@ _STACK_BYTES = 512 << 20
 
 
 class AlternativeRecursionLimit:
-    """Context manager: the Python limit is at least ``new_py_limit`` inside; nests and is
-    thread-safe.
+    """Raises Python's recursion limit to at least ``new_py_limit`` inside a ``with`` block; nests
+    and is thread-safe.
 
     The soft limit of the C stack is raised with it, as far as the hard limit allows.
 
     Parameters
     ----------
     new_py_limit : int
-        In calls.
+        Number of nested calls that Python allows at least.
     """
 
     def __init__(self, new_py_limit: int) -> None:
@@ -74,7 +74,8 @@ _shared_limit = AlternativeRecursionLimit(_PY_LIMIT)
 
 
 def max_recursion_limit() -> AlternativeRecursionLimit:
-    """``with max_recursion_limit(): ...`` runs the block with a high recursion limit.
+    """Returns a context manager: ``with max_recursion_limit(): ...`` runs the block with a high
+    recursion limit.
 
     Returns
     -------

@@ -102,7 +102,23 @@ class _MkldnnConv(_Packed):
         }
 
     def forward(self, x: Tensor, addend: Tensor | None = None, relu: bool = False) -> Tensor:
-        """The convolution of x, plus a tensor of the result's shape, and max(0, that)."""
+        """Returns the convolution of ``x``, optionally with a tensor added and negative elements
+        set to 0.
+
+        Parameters
+        ----------
+        x : Tensor
+            Tensor of shape [n, in_channels, ...].
+        addend : Tensor or None
+            Tensor of the result's shape that is added; None adds none.
+        relu : bool
+            Whether to replace negative elements by 0 at last.
+
+        Returns
+        -------
+        Tensor
+            Tensor of shape [n, out_channels, ...].
+        """
         return self._product(x, addend, relu, self.attributes)
 
     def _result_shape(self, x: tuple[int, ...]) -> tuple[int, ...]:
@@ -124,7 +140,7 @@ class _MkldnnConv(_Packed):
 
 
 class MkldnnConv1d(_MkldnnConv):
-    """A Conv1d with packed weights: dense_module's, which stay as they are.
+    """Computes a Conv1d with packed copies of the weights of ``dense_module``.
 
     ``weight`` is (out, in / groups, k).
 
@@ -133,7 +149,7 @@ class MkldnnConv1d(_MkldnnConv):
     dense_module : Conv1d, Conv2d or Conv3d
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
 
     Raises
     ------
@@ -143,7 +159,7 @@ class MkldnnConv1d(_MkldnnConv):
 
 
 class MkldnnConv2d(_MkldnnConv):
-    """A Conv2d with packed weights: dense_module's, which stay as they are.
+    """Computes a Conv2d with packed copies of the weights of ``dense_module``.
 
     ``weight`` is (out, in / groups, kh, kw).
 
@@ -152,7 +168,7 @@ class MkldnnConv2d(_MkldnnConv):
     dense_module : Conv1d, Conv2d or Conv3d
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
 
     Raises
     ------
@@ -169,7 +185,7 @@ class MkldnnConv2d(_MkldnnConv):
 
 
 class MkldnnConv3d(_MkldnnConv):
-    """A Conv3d with packed weights: dense_module's, which stay as they are.
+    """Computes a Conv3d with packed copies of the weights of ``dense_module``.
 
     ``weight`` is (out, in / groups, kd, kh, kw).
 
@@ -178,7 +194,7 @@ class MkldnnConv3d(_MkldnnConv):
     dense_module : Conv1d, Conv2d or Conv3d
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
 
     Raises
     ------
@@ -188,14 +204,14 @@ class MkldnnConv3d(_MkldnnConv):
 
 
 class MkldnnLinear(_Packed):
-    """A Linear with packed weights: dense_module's, which stay as they are.
+    """Computes a Linear with packed copies of the weights of ``dense_module``.
 
     Parameters
     ----------
     dense_module : Linear
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
     """
 
     _op = "matmul"
@@ -204,16 +220,17 @@ class MkldnnLinear(_Packed):
         super().__init__(dense_module.weight, dense_module.bias)
 
     def forward(self, x: Tensor, addend: Tensor | None = None, relu: bool = False) -> Tensor:
-        """Gives x @ weight.T + bias, plus a tensor of the result's shape, and max(0, that).
+        """Returns x @ weight.T + bias, optionally with a tensor added and negative elements set to
+        0.
 
         Parameters
         ----------
         x : Tensor
-            [..., in_features].
+            Tensor of shape [..., in_features].
         addend : Tensor or None
-            Of the result's shape, None for none.
+            Tensor of the result's shape that is added; None adds none.
         relu : bool
-            Whether to take max(0, that).
+            Whether to replace negative elements by 0 at last.
 
         Returns
         -------
@@ -235,14 +252,14 @@ class MkldnnLinear(_Packed):
 
 
 class MkldnnBatchNorm(Module):
-    """A batch normalization in eval mode as one multiplication and addition.
+    """Computes a batch normalization in eval mode as one multiplication and addition.
 
     Parameters
     ----------
     dense_module : _BatchNorm
         The layer whose weights are packed.
     dtype : DTypeLike
-        Of the result.
+        Data type of the result, float32 by default.
 
     Raises
     ------
@@ -268,12 +285,12 @@ class MkldnnBatchNorm(Module):
         Parameters
         ----------
         x : Tensor
-            [n, channels, ...].
+            Tensor of shape [n, channels, ...].
 
         Returns
         -------
         Tensor
-            Of the same shape.
+            The result, of the same shape.
         """
         shape = (-1,) + (1,) * (x.ndim - 2)
         return ops.fma3(x, self.factor.reshape(shape), self.shift.reshape(shape))

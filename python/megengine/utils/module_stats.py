@@ -33,20 +33,20 @@ _Counter = Callable[[Any, Any, Any], Any]
 
 
 class total_stats(NamedTuple):
-    """Sums over the layers that `module_stats` counts.
+    """Holds sums over the layers that `module_stats` counts.
 
     Parameters
     ----------
     param_size : int
         Bytes of the parameters.
     param_dims : int
-        Their elements.
+        Number of elements of the parameters.
     flops : int
-        Operations.
+        Number of operations, where a multiply-add is one.
     act_size : int
         Bytes of the layers' results.
     act_dims : int
-        Their elements.
+        Number of elements of the layers' results.
     """
 
     param_size: int
@@ -57,16 +57,16 @@ class total_stats(NamedTuple):
 
 
 class stats(NamedTuple):
-    """Rows that `module_stats` gives, a dict for each layer.
+    """Holds the rows of `module_stats`, a dict for each layer.
 
     Parameters
     ----------
     params : list of dict of str
-        From `get_param_stats`.
+        Rows of `get_param_stats`, one for each parameter.
     flops : list of dict of str
-        From `get_op_stats`.
+        Rows of `get_op_stats`, one for each call of a layer.
     activations : list of dict of str
-        From `get_activation_stats`.
+        Rows of `get_activation_stats`, one for each result.
     """
 
     params: list[dict[str, Any]]
@@ -92,12 +92,13 @@ def register_flops(*modules: type) -> Callable[[_Counter], _Counter]:
     """Makes ``counter(module, inputs, outputs)`` count the operations of these classes and their
     subclasses.
 
-    A decorator. Layers are looked at if they are of `hook_modules`: see `register_hook_module`.
+    Use it as a decorator. Layers are counted if their class is in `hook_modules`: see
+    `register_hook_module`.
 
     Parameters
     ----------
     *modules : type
-        Classes of layers.
+        Classes of layers that the decorated function counts.
 
     Returns
     -------
@@ -124,12 +125,12 @@ def register_receptive_field(*modules: type) -> Callable[[_Counter], _Counter]:
     """Makes ``counter(module, inputs, outputs)`` tell (receptive field, stride) of these classes, a
     tuple each.
 
-    A decorator. `receptive_field_of` tells both for an input.
+    Use it as a decorator. `receptive_field_of` returns both for an input.
 
     Parameters
     ----------
     *modules : type
-        Classes of layers.
+        Classes of layers that the decorated function counts.
 
     Returns
     -------
@@ -194,7 +195,7 @@ def register_hook_module(module: type | Iterable[type]) -> None:
     Parameters
     ----------
     module : type or iterable of type
-        A class or several. How its operations are counted is told with `register_flops`.
+        A class or several. `register_flops` says how the operations are counted.
 
     Examples
     --------
@@ -227,9 +228,9 @@ def flops_convNd(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[T
     Parameters
     ----------
     module : Conv2d
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -256,9 +257,9 @@ def flops_convNdTranspose(module: M.Conv2d, inputs: Sequence[Tensor], outputs: S
     Parameters
     ----------
     module : Conv2d
-        As in `flops_convNd`.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        As in `flops_convNd`.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -284,9 +285,9 @@ def flops_norm(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Ten
     Parameters
     ----------
     module : Module
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -310,9 +311,9 @@ def flops_pool(module: M.AvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[
     Parameters
     ----------
     module : AvgPool2d
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -338,9 +339,9 @@ def flops_adaptivePool(
     Parameters
     ----------
     module : AdaptiveAvgPool2d
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -365,9 +366,9 @@ def flops_linear(module: M.Linear, inputs: Sequence[Tensor], outputs: Sequence[T
     Parameters
     ----------
     module : Linear
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -394,9 +395,9 @@ def flops_batchmatmul(
     Parameters
     ----------
     module : BatchMatMulActivation
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -421,7 +422,7 @@ def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | N
     """Returns (field, stride) of the tensor ``x`` while `module_stats` runs; None where it is not
     known.
 
-    That is so outside of a run, and where a function between layers made the tensor.
+    It is not known outside of a run, and for a tensor that a function between layers made.
 
     Parameters
     ----------
@@ -448,14 +449,14 @@ def preprocess_receptive_field(
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Returns the largest field and stride of a layer's inputs; None where they are not known.
 
-    This is what its results have if it only looks at one place.
+    The results of a layer that reads a single place have the same.
 
     Parameters
     ----------
     module : Module
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -504,14 +505,14 @@ def _note_fields(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[T
 
 
 def get_op_stats(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Row | None:
-    """Returns what one call of a layer costs; None for a class that nobody counts.
+    """Returns the cost of one call of a layer; None for a class whose operations are not counted.
 
     Parameters
     ----------
     module : Module
-        The layer.
+        Layer that was called once.
     inputs, outputs : sequence of Tensor
-        The tensors of a call of it.
+        Tensors that the call took and returned.
 
     Returns
     -------
@@ -555,7 +556,7 @@ def get_param_stats(param: Tensor) -> Row:
     Parameters
     ----------
     param : Tensor
-        The parameter.
+        Parameter of any shape.
 
     Returns
     -------
@@ -580,9 +581,9 @@ def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
     Parameters
     ----------
     output : Tensor
-        The result.
+        Result of a layer, of any shape.
     has_input : bool
-        Whether to look at values, for mean and std.
+        Whether to read values, for mean and std.
 
     Returns
     -------
@@ -605,8 +606,8 @@ def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
 
 
 def dict2table(list_of_dict: Iterable[Row], header: Sequence[str]) -> list[list[Any]]:
-    """Returns a table of dicts: the header, and below it the values of each, "" where there is
-    none.
+    """Makes a table of dicts: the header, and below it the values of each dict, "" for a missing
+    one.
 
     Parameters
     ----------
@@ -634,14 +635,14 @@ def sizeof_fmt(num: float, suffix: str = "B") -> str:
     Parameters
     ----------
     num : float
-        The number.
+        Number to write as text.
     suffix : str
         "B" counts in 1024 (KiB, MiB), others in 1000 (K, M).
 
     Returns
     -------
     str
-        With three decimals and a prefix.
+        The text, with three decimals and a prefix.
 
     Examples
     --------
@@ -690,14 +691,14 @@ def sum_op_stats(flops: list[Row], bar_length_max: int = 20) -> tuple[int, list[
     flops : list of dict of str
         Rows of `get_op_stats`, which are changed.
     bar_length_max : int
-        Characters of the longest bar.
+        Length of the longest bar, in characters.
 
     Returns
     -------
     flops_num : int
         Sum of the operations.
     rows : list of dict
-        With shares and bars.
+        The rows, with shares and bars.
 
     Examples
     --------
@@ -728,7 +729,7 @@ def sum_param_stats(params: list[Row], bar_length_max: int = 20) -> tuple[int, i
     params : list of dict of str
         Rows of `get_param_stats`, which are changed.
     bar_length_max : int
-        Characters of the longest bar.
+        Length of the longest bar, in characters.
 
     Returns
     -------
@@ -737,7 +738,7 @@ def sum_param_stats(params: list[Row], bar_length_max: int = 20) -> tuple[int, i
     size : int
         Sum of the bytes.
     rows : list of dict
-        With shares and bars.
+        The rows, with shares and bars.
 
     Examples
     --------
@@ -758,7 +759,7 @@ def sum_activations_stats(
     activations : list of dict of str
         Rows of `get_activation_stats`, which are changed.
     bar_length_max : int
-        Characters of the longest bar.
+        Length of the longest bar, in characters.
 
     Returns
     -------
@@ -767,7 +768,7 @@ def sum_activations_stats(
     size : int
         Sum of the bytes.
     rows : list of dict
-        With shares and bars.
+        The rows, with shares and bars.
 
     Examples
     --------
@@ -787,7 +788,7 @@ def print_op_stats(flops: list[Row]) -> None:
     Parameters
     ----------
     flops : list of dict of str
-        Rows of `sum_op_stats`.
+        Rows that `sum_op_stats` returned.
 
     Examples
     --------
@@ -805,7 +806,7 @@ def print_param_stats(params: list[Row]) -> None:
     Parameters
     ----------
     params : list of dict of str
-        Rows of `sum_param_stats`.
+        Rows that `sum_param_stats` returned.
 
     Examples
     --------
@@ -822,9 +823,9 @@ def print_activations_stats(activations: list[Row], has_input: bool = False) -> 
     Parameters
     ----------
     activations : list of dict of str
-        Rows of `sum_activations_stats`.
+        Rows that `sum_activations_stats` returned.
     has_input : bool
-        With columns of means and deviations.
+        Whether to show means and deviations.
 
     Examples
     --------
@@ -841,7 +842,7 @@ def print_summary(**kwargs: Any) -> None:
     Parameters
     ----------
     **kwargs : object
-        Names and values.
+        Values by the names that the table shows.
 
     Examples
     --------
@@ -920,17 +921,17 @@ def module_stats(
     Parameters
     ----------
     model : Module
-        What is counted.
+        Module whose layers are counted.
     inputs : object
         Arrays or tensors (also in dicts and lists), one for each argument.
     input_shapes : object
         Shapes of random float32 inputs, where none are given.
     cal_params, cal_flops, cal_activations : bool
-        What is summed up.
+        Whether to count parameters, operations and results.
     logging_to_stdout : bool
-        Log each table, not the summary alone.
+        Whether to log each table, not the summary alone.
     bar_length_max : int
-        Characters of the longest bar.
+        Length of the longest bar, in characters.
 
     Returns
     -------

@@ -27,7 +27,7 @@ def get_expand_structure(obj: object, key: str) -> Any:
 
 
 def set_expand_structure(obj: object, key: str, value: object) -> None:
-    """Replace what ``get_expand_structure(obj, key)`` gives. A tuple on the way is rebuilt."""
+    """Replaces what ``get_expand_structure(obj, key)`` gives. A tuple on the way is rebuilt."""
     *path, last = key.split(".")
     holder = get_expand_structure(obj, ".".join(path)) if path else obj
     if isinstance(holder, tuple) and not hasattr(holder, last):

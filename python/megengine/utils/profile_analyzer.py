@@ -22,7 +22,7 @@ _TimeFunction = Callable[["OprProfRst"], Any]
 
 
 class NonExistNum:
-    """Stands where a number is missing: it takes no part in sums, and is greater than every number."""
+    """Stands for a missing number: sums leave it out, and it is greater than every number."""
 
     def __truediv__(self, _: Any) -> NonExistNum:
         return self
@@ -63,7 +63,7 @@ class NonExistNum:
 
 
 class OprProfRst:
-    """What a profile says of one operator.
+    """Holds what a profile says of one operator.
 
     Parameters
     ----------
@@ -118,14 +118,14 @@ class OprProfRst:
 
 
 class Record:
-    """One row of an answer: time, info, and footprint with the rates that follow.
+    """One row of an answer: time, info, and footprint with the rates that follow from both.
 
     Parameters
     ----------
     time : float
-        In seconds.
+        Time of the operator, in seconds.
     info, footprint : dict of str
-        Of the operator.
+        What the profile says of the operator, and what the operator computes and moves.
     """
 
     __slot__ = [
@@ -148,31 +148,32 @@ class Record:
         self.opr_id = int(number) if isinstance(number, str) and number.isdigit() else number
 
     def get_column_by_name(self, name: str | None = None) -> Any:
-        """One of its columns; None is time.
+        """Returns one of its columns; None is time.
 
         Parameters
         ----------
         name : str or None
-            Of a column.
+            Name of the column; None is ``time``.
 
         Returns
         -------
         object
-            Its value.
+            Value of the column.
         """
         return self.time if name is None else getattr(self, name)
 
 
 class ProfileAnalyzer:
-    """Profiles as ``json`` reads them: ``graph_exec`` (operator, var) and ``profiler`` (device,
+    """Analyzes a profile with the parts ``graph_exec`` (operator, var) and ``profiler`` (device,
     host, opr_footprint).
 
     Parameters
     ----------
     obj : dict of str
-        What ``json`` reads.
+        Profile as ``json`` reads it.
     opr_filter : callable
-        Takes operator, inputs and outputs as ``graph_exec`` has them; says whether it counts.
+        Function of operator, inputs and outputs, as ``graph_exec`` has them; returns whether the
+        operator counts.
     """
 
     def __init__(
@@ -201,23 +202,25 @@ class ProfileAnalyzer:
         sort_by: str | None = None,
         top_k: int = 0,
     ) -> list[Record]:
-        """Records of the operators that have a time.
+        """Selects the operators that have a time.
 
         Parameters
         ----------
         time_func : callable
-            Gives the time of an operator, see `TimeFuncHelper`.
+            Function that returns the time of an operator, see `TimeFuncHelper`.
         opr_filter : callable
-            As of `ProfileAnalyzer`.
+            Function of operator, inputs and outputs, as ``graph_exec`` has them; returns whether
+            the operator counts.
         aggregate : str, callable or None
-            Joins values of all records, or of those with equal info ``aggregate_by``: a function of
-            a list, or the name of one of NumPy's.
+            How values are joined, of all records or of those with equal info ``aggregate_by``: a
+            function of a list, or the name of a function of NumPy.
         aggregate_by : str or None
             A name in ``info``, None for all.
         sort_by : str or None
-            A column, largest first; with "+" in front smallest first.
+            Column by which records are sorted, the largest first; with "+" in front the smallest
+            first.
         top_k : int
-            At most so many; 0: all.
+            Most records that are returned; 0 returns all.
 
         Returns
         -------
@@ -258,9 +261,9 @@ def _aggregated(
 
 
 class TimeFuncHelper:
-    """Functions for `ProfileAnalyzer.select`.
+    """Makes functions for `ProfileAnalyzer.select`.
 
-    They give None where a profile says nothing of an operator.
+    The functions return None if a profile says nothing of an operator.
     """
 
     @staticmethod
@@ -273,12 +276,12 @@ class TimeFuncHelper:
 
     @staticmethod
     def eval_time_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """From the start to ``end_key``.
+        """Makes a function that returns the time from the start to ``end_key``.
 
         Parameters
         ----------
         prof_type : str
-            "host" or "device".
+            Whose times are read: "host" or "device".
         end_key : str
             "kern" (the kernel begins) or "end".
         func : callable
@@ -293,12 +296,13 @@ class TimeFuncHelper:
 
     @staticmethod
     def min_start_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """The earliest start; ``end_key`` and ``func`` are those of the other two, and not asked.
+        """Makes a function that returns the earliest start; ``end_key`` and ``func`` have no
+        effect.
 
         Parameters
         ----------
         prof_type : str
-            "host" or "device".
+            Whose times are read: "host" or "device".
         end_key : str
             "kern" (the kernel begins) or "end".
         func : callable
@@ -314,12 +318,12 @@ class TimeFuncHelper:
 
     @staticmethod
     def max_end_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """The latest ``end_key``; ``func`` is that of the other two, and not asked.
+        """Makes a function that returns the latest ``end_key``; ``func`` has no effect.
 
         Parameters
         ----------
         prof_type : str
-            "host" or "device".
+            Whose times are read: "host" or "device".
         end_key : str
             "kern" (the kernel begins) or "end".
         func : callable

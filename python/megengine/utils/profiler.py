@@ -40,25 +40,25 @@ _Event = dict[str, Any]
 
 
 def is_profiling() -> bool:
-    """Whether a profiler runs.
+    """Tells whether a profiler runs.
 
     Returns
     -------
     bool
-        Whether that is so.
+        True if one runs.
     """
     return _running is not None
 
 
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
-    """A range of the program, on the rows of its thread and of the devices; nothing while no
-    profiler runs.
+    """Marks a range of the program in the rows of its thread and of the devices; does nothing while
+    no profiler runs.
 
     Parameters
     ----------
     name : str
-        Of the range.
+        Name that the range is shown with.
 
     Yields
     ------
@@ -108,21 +108,21 @@ def _watched(with_modules: bool) -> Iterator[None]:
 
 
 class Profiler(contextlib.ContextDecorator):
-    """Notes what runs between `start` and `stop`, or in a ``with`` block, or in calls of a function
-    that it decorates.
+    """Records the kernels that run between `start` and `stop`, in a ``with`` block, or in calls of
+    a function that it decorates.
 
     Parameters
     ----------
     path : str
-        Folder for files ``<process>.<format>``.
+        Folder of the files, which are named ``<process>.<format>``.
     format : str
-        "chrome_timeline.json" or "memory_flow.svg".
+        Format of the file: "chrome_timeline.json" or "memory_flow.svg".
     formats : sequence of str or None
-        Several of them; None means ``format`` alone.
+        Several formats at once; None means ``format`` alone.
     with_backtrace : bool
-        The user's line of each kernel.
+        Whether to note the user's line of each kernel.
     with_scopes : bool
-        Calls of modules, too.
+        Whether to note calls of modules, too.
     **kwargs : object
         Options: sample_rate (memory is shown at each n-th kernel; 0: not at all), profile_device
         (0: no rows of devices), num_tensor_watch (largest steps that memory_flow.svg names),
@@ -135,8 +135,8 @@ class Profiler(contextlib.ContextDecorator):
 
     Notes
     -----
-    A further start forgets what was noted before; what is noted goes to its files by `dump`, or
-    when the profiler is forgotten.
+    A further start drops the earlier records. `dump` writes the records to their files, as does the
+    end of the profiler's life.
     """
 
     CHROME_TIMELINE = "chrome_timeline.json"
@@ -197,26 +197,26 @@ class Profiler(contextlib.ContextDecorator):
 
     @staticmethod
     def format_path(path: str, pid: str, format: str) -> str:
-        """Name of a file.
+        """Returns the name of a file.
 
         Parameters
         ----------
         path : str
-            The folder.
+            Folder that the file lies in.
         pid : str
-            Of the process.
+            Number of the process, as text.
         format : str
-            As of `Profiler`.
+            "chrome_timeline.json" or "memory_flow.svg", the end of the name.
 
         Returns
         -------
         str
-            The name.
+            The path of the file.
         """
         return os.path.join(path, f"{pid}.{format}")
 
     def start(self) -> Self:
-        """Begins; another profiler that runs is stopped."""
+        """Begins to record; another profiler that runs is stopped."""
         global _running
         with _lock:
             if _running is not None:
@@ -230,7 +230,7 @@ class Profiler(contextlib.ContextDecorator):
         return self
 
     def stop(self) -> Self:
-        """Ends; nothing if it does not run."""
+        """Ends the recording, if it runs."""
         global _running
         with _lock:
             if _running is self and self._watch is not None:
@@ -241,11 +241,11 @@ class Profiler(contextlib.ContextDecorator):
         return self
 
     def step(self) -> Self:
-        """Forgets what was noted so far and goes on."""
+        """Drops the records so far and goes on."""
         return self.stop().start()
 
     def dump(self) -> None:
-        """Writes the files now; nothing if nothing was noted since the last time."""
+        """Writes the files now, if something was recorded since the last time."""
         if _running is self:
             self.stop()
         _write_files(self._path, self._shared)
@@ -343,15 +343,15 @@ def _memory_flow(
 
 
 def profile(*args: Any, **kwargs: Any) -> Any:
-    """Decorator with a `Profiler` around each call: ``@profile``, or
-    ``@profile(path, with_scopes=True)``.
+    """Decorates a function with a `Profiler` around each call: ``@profile``, or ``@profile(path,
+    with_scopes=True)``.
 
     Parameters
     ----------
     *args : object
         The function, or arguments of `Profiler`.
     **kwargs : object
-        Options of `Profiler`.
+        Keyword arguments of `Profiler`, such as ``with_scopes``.
 
     Returns
     -------
@@ -370,7 +370,7 @@ def merge_trace_events(directory: str) -> str:
     Parameters
     ----------
     directory : str
-        The folder.
+        Folder that holds the timelines.
 
     Returns
     -------

@@ -162,7 +162,18 @@ class ArrayMethodMixin(_Tensor):
         return self.numpy().tolist()
 
     def astype(self, dtype: DTypeLike) -> "Tensor":
-        """Returns the tensor converted to ``dtype``."""
+        """Returns the tensor converted to another dtype.
+
+        Parameters
+        ----------
+        dtype : DTypeLike
+            The new dtype, such as "float16" or ``np.int32``; quantized dtypes as well.
+
+        Returns
+        -------
+        Tensor
+            The same shape, in the new dtype.
+        """
         if is_quantize(dtype) or is_quantize(self.dtype):
             return type(self)._quantized_as(self, dtype)
         name = dtype_name(dtype)
@@ -176,13 +187,45 @@ class ArrayMethodMixin(_Tensor):
         return ops.cast(self, dtype=name)
 
     def reshape(self, *args: "IntsLike") -> "Tensor":
-        """Returns the same elements in another shape; one extent may be -1."""
+        """Returns the same elements in another shape.
+
+        Parameters
+        ----------
+        *args : int, Tensor or sequence of int or Tensor
+            The new shape, as one sequence or as several extents; one extent may be -1, which is
+            computed from the number of elements.
+
+        Returns
+        -------
+        Tensor
+            The same elements and dtype, in row-major order.
+
+        Raises
+        ------
+        ValueError
+            If the numbers of elements differ.
+        """
         shape: Any = args[0] if len(args) == 1 else args
         return shapes.reshape(self, shape)
 
     def transpose(self, *args: Any) -> "Tensor":
-        """Returns the axes in another order (reversed without arguments); "x" stands for a new
-        axis.
+        """Returns the tensor with its axes in another order.
+
+        Parameters
+        ----------
+        *args : object
+            Axes in their new order, as one sequence or as several numbers; "x" makes a new axis of
+            size 1. Without arguments the order is reversed.
+
+        Returns
+        -------
+        Tensor
+            The same elements, with the axes in that order.
+
+        Raises
+        ------
+        ValueError
+            For an order that lacks an axis of another size than 1, or repeats one.
         """
         pattern: Any = args
         if not args:
@@ -192,39 +235,206 @@ class ArrayMethodMixin(_Tensor):
         return shapes.transpose(self, pattern if isinstance(pattern, _Tensor) else tuple(pattern))
 
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> "Tensor":
-        """Joins the axes from ``start_axis`` to ``end_axis``."""
+        """Joins the axes from ``start_axis`` to ``end_axis``, both included, into one.
+
+        Parameters
+        ----------
+        start_axis, end_axis : int
+            The first and the last axis that are joined; negative ones count from the end.
+
+        Returns
+        -------
+        Tensor
+            The same elements; a 0-d tensor becomes a vector of one element.
+        """
         return shapes.flatten(self, start_axis, end_axis)
 
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Returns the sum over ``axis`` (all axes when None); bool is summed as int32."""
+        """Returns the sum along ``axis``; bool is summed as int32.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            Axes that are reduced, one or several; negative ones count from the end. None reduces
+            all.
+        keepdims : bool
+            Whether the reduced axes stay in the result with size 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor without ``axis``, in its dtype.
+
+        Raises
+        ------
+        AssertionError
+            For ``keepdims`` without an axis.
+        """
         return shapes.reduce(self, ops.reduce_sum, axis, keepdims, "sum")
 
     def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Returns whether an element over ``axis`` (all axes when None) is not 0, as bool."""
+        """Returns whether an element along ``axis`` is not 0.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            Axes that are reduced, one or several; negative ones count from the end. None reduces
+            all.
+        keepdims : bool
+            Whether the reduced axes stay in the result with size 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor without ``axis``, dtype bool.
+
+        Raises
+        ------
+        AssertionError
+            For ``keepdims`` without an axis.
+        """
         return ops.not_equal(shapes.reduce(ops.not_equal(self, 0), ops.reduce_sum, axis, keepdims, "any"), 0)
 
     def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Returns whether no element over ``axis`` (all axes when None) is 0, as bool."""
+        """Returns whether no element along ``axis`` is 0.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            Axes that are reduced, one or several; negative ones count from the end. None reduces
+            all.
+        keepdims : bool
+            Whether the reduced axes stay in the result with size 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor without ``axis``, dtype bool.
+
+        Raises
+        ------
+        AssertionError
+            For ``keepdims`` without an axis.
+        """
         return ops.equal(shapes.reduce(ops.equal(self, 0), ops.reduce_sum, axis, keepdims, "all"), 0)
 
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Returns the product over ``axis`` (all axes when None)."""
+        """Returns the product along ``axis``.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            Axes that are reduced, one or several; negative ones count from the end. None reduces
+            all.
+        keepdims : bool
+            Whether the reduced axes stay in the result with size 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor without ``axis``, in its dtype, int32 for bool.
+
+        Raises
+        ------
+        AssertionError
+            For ``keepdims`` without an axis.
+        """
         return shapes.reduce(self, ops.reduce_prod, axis, keepdims, "prod")
 
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Returns the smallest element over ``axis`` (all axes when None)."""
+        """Returns the smallest element along ``axis``.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            Axes that are reduced, one or several; negative ones count from the end. None reduces
+            all.
+        keepdims : bool
+            Whether the reduced axes stay in the result with size 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor without ``axis``, in its dtype.
+
+        Raises
+        ------
+        AssertionError
+            For ``keepdims`` without an axis.
+        ValueError
+            For an empty axis.
+        """
         return shapes.reduce(self, ops.reduce_min, axis, keepdims, "min")
 
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Returns the largest element over ``axis`` (all axes when None)."""
+        """Returns the largest element along ``axis``.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            Axes that are reduced, one or several; negative ones count from the end. None reduces
+            all.
+        keepdims : bool
+            Whether the reduced axes stay in the result with size 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor without ``axis``, in its dtype.
+
+        Raises
+        ------
+        AssertionError
+            For ``keepdims`` without an axis.
+        ValueError
+            For an empty axis.
+        """
         return shapes.reduce(self, ops.reduce_max, axis, keepdims, "max")
 
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Returns the arithmetic mean over ``axis`` (all axes when None), in float32."""
+        """Returns the arithmetic mean along ``axis``.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            Axes that are reduced, one or several; negative ones count from the end. None reduces
+            all.
+        keepdims : bool
+            Whether the reduced axes stay in the result with size 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor without ``axis``, float32.
+
+        Raises
+        ------
+        AssertionError
+            For ``keepdims`` without an axis.
+        """
         return shapes.reduce(self, ops.reduce_mean, axis, keepdims, "mean")
 
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
-        """Returns the biased variance over ``axis`` (all axes when None), in float32."""
+        """Returns the biased variance along ``axis``.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            Axes that are reduced, one or several; negative ones count from the end. None reduces
+            all.
+        keepdims : bool
+            Whether the reduced axes stay in the result with size 1.
+
+        Returns
+        -------
+        Tensor
+            The shape of the tensor without ``axis``, float32.
+
+        Raises
+        ------
+        AssertionError
+            For ``keepdims`` without an axis.
+        """
         return products.var(self, axis, keepdims)  # type: ignore[arg-type]  # as above
 
 

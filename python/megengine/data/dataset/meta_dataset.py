@@ -19,6 +19,11 @@ class Dataset(ABC):
     A sample is a NumPy array, a number, a string, or a tuple, list or dict of these; a `DataLoader`
     merges samples into batches.
 
+    See Also
+    --------
+    StreamDataset : Gives samples one after the other, of unknown number.
+    ArrayDataset : Holds arrays of equal length.
+
     Examples
     --------
     >>> from megengine.data import DataLoader
@@ -79,7 +84,7 @@ class ArrayDataset(Dataset):
     Parameters
     ----------
     *arrays : object
-        Of equal length along the first axis.
+        Arrays, tensors or lists of equal length along the first axis.
 
     Raises
     ------
@@ -116,7 +121,7 @@ class ConcatDataset(Dataset):
     Parameters
     ----------
     datasets : iterable of Dataset
-        Each with a length.
+        Datasets, each with a length.
 
     Raises
     ------
@@ -188,21 +193,22 @@ def _as_arrays(sample: Any) -> Any:
 
 
 def from_torch(dataset: object) -> Dataset:
-    """Makes a dataset of one that was written for PyTorch: its tensors and images become NumPy arrays.
+    """Wraps a dataset that was written for PyTorch: its tensors and images become NumPy arrays.
 
-    Nothing of PyTorch is imported: what counts is how the dataset is read.
+    It does not import PyTorch: only the dataset's methods matter.
 
     Parameters
     ----------
     dataset : object
-        With ``__getitem__`` and ``__len__``, such as torchvision's, or an ``IterableDataset`` and what else
-        has only ``__iter__``. A sample may hold what has ``__array__``: tensors, PIL's images (RGB).
+        Object with ``__getitem__`` and ``__len__``, such as a dataset of torchvision, or with
+        ``__iter__`` alone, such as an ``IterableDataset``. A sample may hold objects with
+        ``__array__``: tensors, and PIL's images (RGB).
 
     Returns
     -------
     Dataset
-        With access by index, or a `StreamDataset`. Each worker of a `DataLoader` reads the whole of a
-        stream: split it, as PyTorch demands, too.
+        A dataset with access by index, or a `StreamDataset`. Each worker of a `DataLoader` reads
+        the whole of a stream, so the dataset must split it among workers, as with PyTorch.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Transform(ABC):
         Returns
         -------
         object
-            As many samples.
+            The transformed samples, as many as were given.
         """
         return tuple(self.apply(sample) for sample in inputs)
 
@@ -45,7 +45,7 @@ class Transform(ABC):
         Parameters
         ----------
         input : object
-            The sample.
+            The sample that is transformed.
 
         Returns
         -------
@@ -72,7 +72,7 @@ class PseudoTransform(Transform):
         Parameters
         ----------
         input : object
-            The sample.
+            Any sample; it is returned as it is.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class CudaTransform(Transform):
         Parameters
         ----------
         input : object
-            The sample.
+            The sample that is transformed.
 
         Returns
         -------

@@ -16,15 +16,15 @@ from ._subgraphs import extract_subgraph
 
 
 class MklSubgraph:
-    """A region of values in oneDNN's layouts, as a heuristic of `optimize_for_inference` sees it.
+    """Describes a region of values in oneDNN's layouts to a heuristic of `optimize_for_inference`.
 
-    ``nodes`` lists those of the region, in order, ``start_nodes`` the calls of ``to_mkldnn`` before
-    it, ``end_nodes`` the calls of ``to_dense`` behind it.
+    ``nodes`` lists the nodes of the region, in order; ``start_nodes`` are the calls of
+    ``to_mkldnn`` before it, ``end_nodes`` the calls of ``to_dense`` behind it.
 
     Parameters
     ----------
     fx_graph : Graph
-        The whole graph.
+        Graph that the region is part of.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def use_mkl_length(graph: MklSubgraph) -> bool:
     Parameters
     ----------
     graph : MklSubgraph
-        The region.
+        Region that is asked about.
 
     Returns
     -------
@@ -76,21 +76,22 @@ def use_mkl_length(graph: MklSubgraph) -> bool:
 def gen_mkl_autotuner(
     example_inputs: object, iters: int = 10, warmup: int = 1
 ) -> Callable[[MklSubgraph], bool]:
-    """Makes a heuristic that runs regions both ways and keeps the layouts where they are faster.
+    """Makes a heuristic that runs each region in both layouts and keeps oneDNN's if they are
+    faster.
 
     Parameters
     ----------
     example_inputs : Tensor or tuple
         A tensor or tuple of arguments of the model, from which the region's inputs are computed.
     iters : int
-        Runs of each way that are measured; the fastest counts.
+        Measured runs in each layout; the fastest counts.
     warmup : int
-        Runs before them.
+        Runs in each layout before the measured ones.
 
     Returns
     -------
     callable
-        For ``heuristic`` in the pass_config of `optimize_for_inference`.
+        The heuristic, for the pass_config of `optimize_for_inference`.
 
     Examples
     --------

@@ -86,11 +86,11 @@ def reset_modules(
     Parameters
     ----------
     nodes : sequence of Node
-        Whose modules to exchange.
+        Nodes whose modules are exchanged.
     modules : dict of str to Module
         Dotted path to module; kept up to date.
     old_modules : dict of Module to Module
-        What `modules_to_mkldnn` returned.
+        Mapping that `modules_to_mkldnn` returned.
 
     Examples
     --------

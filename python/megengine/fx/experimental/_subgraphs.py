@@ -18,11 +18,11 @@ def replace_node_module(node: Node, modules: dict[str, M.Module], new_module: M.
     Parameters
     ----------
     node : Node
-        A call_module node.
+        Node with the opcode call_module.
     modules : dict of str to Module
         Dotted path to module, of the model that holds them; kept up to date.
     new_module : Module
-        What to call.
+        Module that the node calls from now on.
 
     Examples
     --------
@@ -51,9 +51,9 @@ def extract_subgraph(
     Parameters
     ----------
     orig_module : Module
-        Whose submodules the new one shares.
+        Module whose submodules the new one shares.
     nodes : sequence of Node
-        What to run, in order, from the graph of ``orig_module``.
+        Nodes to run, in order, from the graph of ``orig_module``.
     inputs : sequence of Node
         Nodes whose values are the inputs.
     outputs : sequence of Node
@@ -103,7 +103,7 @@ class UnionFind:
     Parameters
     ----------
     n : int
-        How many numbers there are; they begin at 0.
+        Number of numbers, which begin at 0.
 
     References
     ----------
@@ -144,7 +144,7 @@ class UnionFind:
         Returns
         -------
         int
-            The same for all of its numbers.
+            The number of the set, the same for all its members.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Passes that make a model cheaper to run when it is not trained any more."""
+"""Passes that make a model cheaper to run once its training has ended."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def matches_module_pattern(
     pattern : iterable of type
         Two classes, of the first and of the second call, compared exactly.
     node : Node
-        The second call.
+        Node of the second call.
     modules : dict of str to Module
         Dotted path to module.
 
@@ -94,14 +94,14 @@ def matches_module_pattern(
 def fuse(model: M.Module, inplace: bool = False, *, verify: object = None) -> GraphModule:
     """Folds batch normalizations into the convolutions before them, for inference.
 
-    A pair stays as it is when others read the convolution's result, or the normalization has no
-    running statistics. A convolution that is called, or whose tensors are read, elsewhere too stays
-    there; the pair gets one of its own.
+    A pair stays as it is if other nodes read the convolution's result, or if the normalization has
+    no running statistics. If a convolution is also called elsewhere, or its tensors are read
+    elsewhere, the pair gets a copy of it.
 
     Parameters
     ----------
     model : Module
-        In eval mode.
+        Module in eval mode.
     inplace : bool
         Whether to share the tensors of the other modules with ``model`` instead of copying it
         first.
@@ -185,14 +185,15 @@ class _DropoutRemover(Transformer):
 
 
 def remove_dropout(model: M.Module, *, verify: object = None) -> GraphModule:
-    """Removes dropout, be it modules or calls of the function.
+    """Removes dropout, modules as well as calls of the function.
 
     Parameters
     ----------
     model : Module
-        The new model shares its tensors.
+        Module whose tensors the new model shares.
     verify : Tensor, tuple or None
-        As of `fuse`.
+        A tensor or tuple of arguments for which results before and after are compared
+        (`verify_same`); None compares nothing.
 
     Returns
     -------
@@ -230,14 +231,14 @@ def optimize_for_inference(
 ) -> GraphModule:
     """Makes a copy of a model that infers faster on the CPU.
 
-    Batch normalization is folded, dropout is removed, and layers work in oneDNN's layouts; they
-    work on copies wherever the model may write into tensors that they make or hold. How many
-    conversions are left is logged as "mkldnn conversions: 2", at level INFO.
+    It folds batch normalization, removes dropout, and lets layers work in oneDNN's layouts; they
+    work on copies wherever the model may write into tensors that they make or hold. The log tells
+    how many conversions are left, at level INFO: "mkldnn conversions: 2".
 
     Parameters
     ----------
     model : Module
-        In eval mode.
+        Module in eval mode.
     pass_config : dict of str or None
         {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize": {"heuristic":
         use_mkl_length}} is the default. ``"mkldnn_layout_optimize": False`` leaves layouts alone. A
@@ -246,7 +247,8 @@ def optimize_for_inference(
     tracer : type
         Class of the tracer that says what is a leaf.
     verify : Tensor, tuple or None
-        As of `fuse`.
+        A tensor or tuple of arguments for which results before and after are compared
+        (`verify_same`); None compares nothing.
 
     Returns
     -------

@@ -46,7 +46,7 @@ class QATModule(Module):
     Parameters
     ----------
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     with_weight = True
@@ -65,8 +65,8 @@ class QATModule(Module):
 
     @classmethod
     def from_float_module(cls, float_module: Module) -> QATModule:
-        """The layer that computes what ``float_module`` does, with the same Parameters and child
-        modules.
+        """Returns the layer that computes what ``float_module`` does, with the same Parameters and
+        child modules.
 
         Parameters
         ----------
@@ -83,12 +83,12 @@ class QATModule(Module):
         return module
 
     def set_qconfig(self, qconfig: QConfig) -> None:
-        """Make new observers and fake quantizers.
+        """Makes new observers and fake quantizers.
 
         Parameters
         ----------
         qconfig : QConfig
-            What makes them.
+            Names the classes of the new observers and fake quantizers.
         """
 
         def made(wanted: bool, factory: Callable[[], Module] | None) -> Any:
@@ -100,24 +100,24 @@ class QATModule(Module):
         self.weight_fake_quant = made(self.with_weight, qconfig.weight_fake_quant)
 
     def set_fake_quant(self, enable: bool) -> None:
-        """Enable or disable the fake quantizers.
+        """Enables or disables the fake quantizers.
 
         Parameters
         ----------
         enable : bool
-            True enables them.
+            Whether they work: True enables them, False disables them.
         """
         for fake_quant in (self.weight_fake_quant, self.act_fake_quant):
             if fake_quant is not None:
                 fake_quant.enabled = enable
 
     def set_observer(self, enable: bool) -> None:
-        """Enable or disable the observers.
+        """Enables or disables the observers.
 
         Parameters
         ----------
         enable : bool
-            True enables them.
+            Whether they work: True enables them, False disables them.
         """
         for observer in (self.weight_observer, self.act_observer):
             if observer is not None:
@@ -134,59 +134,59 @@ class QATModule(Module):
         return fake_quant(target, None if observer is None else observer.get_qparams())
 
     def apply_quant_weight(self, target: Tensor) -> Tensor:
-        """``target``, rounded as a weight.
+        """Returns ``target``, rounded as a weight.
 
         Parameters
         ----------
         target : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32; the bias may be None.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return self._apply_fakequant_with_observer(
             target, self.weight_fake_quant, self.weight_observer
         )
 
     def apply_quant_activation(self, target: Tensor) -> Tensor:
-        """``target``, rounded as a result.
+        """Returns ``target``, rounded as a result.
 
         Parameters
         ----------
         target : Tensor
-            Any shape, float32.
+            Tensor of any shape, float32; the bias may be None.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return self._apply_fakequant_with_observer(target, self.act_fake_quant, self.act_observer)
 
     def apply_quant_bias(self, target: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
-        """``target``, rounded as a 32-bit bias of what ``inp`` and ``w_qat`` carry; see
-        `fake_quant_bias`.
+        """Returns ``target``, rounded as a 32-bit bias with the scales of ``inp`` and ``w_qat``;
+        see `fake_quant_bias`.
 
         Parameters
         ----------
         target : Tensor or None
-            The bias, or None for none.
+            Tensor of any shape, float32; the bias may be None.
         inp : Tensor
-            The quantized input.
+            The layer's input, which carries its quantization parameters.
         w_qat : Tensor
-            The quantized weight.
+            The layer's rounded weight, which carries its quantization parameters.
 
         Returns
         -------
         Tensor or None
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return fake_quant_bias(target, inp, w_qat)
 
     def get_weight_dtype(self) -> np.dtype | None:
-        """The quantized dtype of the weight, None without a quantizer.
+        """Returns the quantized dtype of the weight, None without a quantizer.
 
         Returns
         -------
@@ -202,7 +202,7 @@ class QATModule(Module):
         return None if source is None else source.get_quantized_dtype()
 
     def get_activation_dtype(self) -> np.dtype | None:
-        """The quantized dtype of the result, None without a quantizer.
+        """Returns the quantized dtype of the result, None without a quantizer.
 
         Returns
         -------
@@ -218,23 +218,23 @@ class QATModule(Module):
         return None if source is None else source.get_quantized_dtype()
 
     def get_weight_qparams(self) -> QParams | None:
-        """Quantization parameters of the weight, None without a quantizer.
+        """Returns the quantization parameters of the weight, None without a quantizer.
 
         Returns
         -------
         QParams or None
-            What the quantizer holds.
+            The parameters that the quantizer holds.
         """
         source = _source(self.weight_fake_quant, self.weight_observer)
         return None if source is None else source.get_qparams()
 
     def get_activation_qparams(self) -> QParams | None:
-        """Quantization parameters of the result, None without a quantizer.
+        """Returns the quantization parameters of the result, None without a quantizer.
 
         Returns
         -------
         QParams or None
-            What the quantizer holds.
+            The parameters that the quantizer holds.
         """
         source = _source(self.act_fake_quant, self.act_observer)
         return None if source is None else source.get_qparams()
@@ -252,17 +252,17 @@ class RoundedQAT(QATModule):
     _ending = "_qat"
 
     def _calculated(self, inp: Tensor) -> Tensor:
-        """The result of rounded weight and bias; it is not rounded itself.
+        """Computes the layer with rounded weight and bias; the result is not rounded.
 
         Parameters
         ----------
         inp : Tensor
-            As in `forward`.
+            The layer's input, float32.
 
         Returns
         -------
         Tensor
-            Of the shape of the convolution.
+            Result of the convolution, float32.
         """
         weight = self.apply_quant_weight(self.weight)
         return getattr(self, self._calc)(inp, weight, self.apply_quant_bias(self.bias, inp, weight))
@@ -335,13 +335,42 @@ class FoldedQAT(RoundedQAT):
         return getattr(self, self._layer)
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
-        """Rounded weight, and bias, of the layer that also normalizes."""
+        """Returns the weight and the bias of the layer that also normalizes.
+
+        Parameters
+        ----------
+        bn_mean, bn_var : Tensor
+            Mean and variance of the normalization, one element per channel.
+
+        Returns
+        -------
+        weight : Tensor
+            The weight, rounded.
+        bias : Tensor
+            The bias, not rounded.
+
+        Raises
+        ------
+        TypeError
+            Unless a subclass defines it.
+        """
         raise TypeError(f"{type(self).__name__} does not define fold_weight_bias(bn_mean, bn_var)")
 
     def _calculated(self, inp: Tensor) -> Tensor:
-        """The normalized result, not rounded.
+        """Computes the normalized result, not rounded.
 
-        In training the weight is rounded as folded with the running statistics, and the batch normalizes.
+        In training the weight is rounded as folded with the running statistics, and the batch
+        normalizes.
+
+        Parameters
+        ----------
+        inp : Tensor
+            The layer's input, float32.
+
+        Returns
+        -------
+        Tensor
+            The normalized result, float32.
         """
         layer, bn = self._folded_layer(), self.bn
         calculate = getattr(layer, self._calc)
@@ -355,18 +384,18 @@ class FoldedQAT(RoundedQAT):
 
 
 class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation, QATModule):
-    """BatchMatMulActivation with rounded weight, bias and result.
+    """Computes the batched product with rounded weight, bias and result.
 
     Parameters
     ----------
     batch, in_features, out_features : int
-        As in `module.BatchMatMulActivation`.
+        Number of matrices, and number of their rows before and after.
     bias : bool
-        As in `module.BatchMatMulActivation`.
+        Whether to add a learned bias.
     nonlinear_mode : str
-        As in `module.BatchMatMulActivation`.
+        The activation: "identity" or "relu".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Raises
     ------
@@ -381,12 +410,12 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
 
 
 class Concat(float_elemwise.Concat, QATModule):
-    """Concat with a rounded result: the parts, which may have other scales, get one.
+    """Joins parts and rounds the result: the parts, whose scales may differ, get one scale.
 
     Parameters
     ----------
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
@@ -394,22 +423,24 @@ class Concat(float_elemwise.Concat, QATModule):
 
 
 class Conv2d(float_conv.Conv2d, RoundedQAT):
-    """Conv2d with rounded weight, bias and result.
+    """Convolves images with rounded weight, bias and result.
 
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.Conv2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode, padding_mode : str
-        As in `module.Conv2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _calc = "calc_conv"
@@ -423,37 +454,42 @@ class ConvRelu2d(ReluQAT, Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvRelu2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode, padding_mode : str
-        As in `module.ConvRelu2d`.
+        "cross_correlation", the only one; "default" or "float32", which both accumulate in float32;
+        and what the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
 class ConvTranspose2d(float_conv.ConvTranspose2d, RoundedQAT):
-    """ConvTranspose2d with rounded weight, bias and result.
+    """Computes the transposed convolution with rounded weight, bias and result.
 
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTranspose2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTranspose2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _calc = "calc_conv_transpose2d"
@@ -467,17 +503,20 @@ class ConvTransposeRelu2d(ReluQAT, ConvTranspose2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeRelu2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -488,34 +527,51 @@ class _ConvBnActivation2d(float_conv_bn._ConvBnActivation2d, FoldedQAT):
     forward = FoldedQAT.forward
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
-        """Rounded weight, and bias (1, out_channels, 1, 1), of the convolution that also normalizes."""
+        """Returns the weight and the bias of the convolution that also normalizes.
+
+        Parameters
+        ----------
+        bn_mean, bn_var : Tensor
+            Mean and variance of the normalization, one element per channel.
+
+        Returns
+        -------
+        weight : Tensor
+            The weight, rounded.
+        bias : Tensor
+            The bias (1, out_channels, 1, 1), not rounded.
+        """
         weight, bias = folded(self.conv, self.bn, bn_mean, bn_var)
         return self.apply_quant_weight(weight), bias.reshape(1, -1, 1, 1)
 
 
 class ConvBn2d(_ConvBnActivation2d):
-    """BatchNorm2d(Conv2d(x)) with rounded weight, bias and result.
+    """Computes BatchNorm2d(Conv2d(x)) with rounded weight, bias and result.
 
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvBn2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvBn2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `module.ConvBn2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.ConvBn2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     padding_mode : str
-        As in `module.ConvBn2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -525,23 +581,27 @@ class ConvBnRelu2d(ReluQAT, _ConvBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvBnRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvBnRelu2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvBnRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvBnRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvBnRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `module.ConvBnRelu2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.ConvBnRelu2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     padding_mode : str
-        As in `module.ConvBnRelu2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -553,32 +613,50 @@ class _ConvTransposeBnActivation2d(float_conv_transpose_bn._ConvTransposeBnActiv
     forward = FoldedQAT.forward
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
-        """Rounded weight, and bias (1, out_channels, 1, 1), of the convolution that also normalizes."""
+        """Returns the weight and the bias of the convolution that also normalizes.
+
+        Parameters
+        ----------
+        bn_mean, bn_var : Tensor
+            Mean and variance of the normalization, one element per channel.
+
+        Returns
+        -------
+        weight : Tensor
+            The weight, rounded.
+        bias : Tensor
+            The bias (1, out_channels, 1, 1), not rounded.
+        """
         weight, bias = folded(self.conv_transpose2d, self.bn, bn_mean, bn_var, transposed=True)
         return self.apply_quant_weight(weight), bias.reshape(1, -1, 1, 1)
 
 
 class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
-    """BatchNorm2d(ConvTranspose2d(x)) with rounded weight, bias and result.
+    """Computes BatchNorm2d(ConvTranspose2d(x)) with rounded weight, bias and result.
 
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeBn2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeBn2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `module.ConvTransposeBn2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.ConvTransposeBn2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -588,33 +666,38 @@ class ConvTransposeBnRelu2d(ReluQAT, _ConvTransposeBnActivation2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeBnRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeBnRelu2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeBnRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeBnRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeBnRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     eps, momentum : float
-        As in `module.ConvTransposeBnRelu2d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.ConvTransposeBnRelu2d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
 class Elemwise(float_elemwise.Elemwise, QATModule):
-    """Elemwise with a rounded result.
+    """Applies a function by name and rounds the result.
 
     Parameters
     ----------
     method : object
-        As in `module.Elemwise`.
+        Name of a function in any case: "add", "RELU", "fuse_add_relu" and others.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     with_weight = False
@@ -624,18 +707,18 @@ class Elemwise(float_elemwise.Elemwise, QATModule):
 
 
 class Linear(float_linear.Linear, RoundedQAT):
-    """Linear with rounded weight, bias and result.
+    """Computes the linear map with rounded weight, bias and result.
 
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.Linear`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.Linear`.
+        Whether to add a learned bias.
     compute_mode : str
-        As in `module.Linear`.
+        "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _calc = "calc_linear"
@@ -649,13 +732,13 @@ class LinearRelu(ReluQAT, Linear):
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.LinearRelu`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.LinearRelu`.
+        Whether to add a learned bias.
     compute_mode : str
-        As in `module.LinearRelu`.
+        "default" or "float32"; both accumulate in float32.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -667,28 +750,43 @@ class _LinearBnActivation1d(float_linear_bn._LinearBnActivation1d, FoldedQAT):
     forward = FoldedQAT.forward
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
-        """Rounded weight, and bias (out_features,), of the linear layer that also normalizes."""
+        """Returns the weight and the bias of the linear layer that also normalizes.
+
+        Parameters
+        ----------
+        bn_mean, bn_var : Tensor
+            Mean and variance of the normalization, one element per channel.
+
+        Returns
+        -------
+        weight : Tensor
+            The weight, rounded.
+        bias : Tensor
+            The bias (out_features,), not rounded.
+        """
         weight, bias = folded(self.linear, self.bn, bn_mean, bn_var)
         return self.apply_quant_weight(weight), bias
 
 
 class LinearBn1d(_LinearBnActivation1d):
-    """BatchNorm1d(Linear(x)) with rounded weight, bias and result.
+    """Computes BatchNorm1d(Linear(x)) with rounded weight, bias and result.
 
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.LinearBn1d`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.LinearBn1d`.
+        Whether to add a learned bias.
     compute_mode : str
-        As in `module.LinearBn1d`.
+        "default" or "float32"; both accumulate in float32.
     eps, momentum : float
-        As in `module.LinearBn1d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.LinearBn1d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -698,17 +796,19 @@ class LinearBnRelu1d(ReluQAT, _LinearBnActivation1d):
     Parameters
     ----------
     in_features, out_features : int
-        As in `module.LinearBnRelu1d`.
+        Extent of the last axis before and after.
     bias : bool
-        As in `module.LinearBnRelu1d`.
+        Whether to add a learned bias.
     compute_mode : str
-        As in `module.LinearBnRelu1d`.
+        "default" or "float32"; both accumulate in float32.
     eps, momentum : float
-        As in `module.LinearBnRelu1d`.
+        Number that is added to the variance, and weight of the old running statistics: ``momentum *
+        old + (1 - momentum) * batch``.
     affine, track_running_stats : bool
-        As in `module.LinearBnRelu1d`.
+        Whether the normalization learns a scale and a shift, and whether it keeps running
+        statistics for `eval` mode.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -718,7 +818,7 @@ class QuantStub(float_quant_dequant.QuantStub, QATModule):
     Parameters
     ----------
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     with_weight = False
@@ -733,7 +833,7 @@ class DequantStub(float_quant_dequant.DequantStub, QATModule):
     Parameters
     ----------
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     with_weight = False

@@ -36,7 +36,7 @@ class QuantizedModule(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
     """
 
     _repr_prefix = "Quantized."
@@ -44,7 +44,8 @@ class QuantizedModule(Module):
 
     @classmethod
     def from_qat_module(cls, qat_module: Any) -> Self:
-        """The layer that computes on integers what ``qat_module`` computes on rounded numbers.
+        """Returns the layer that computes on integers what ``qat_module`` computes on rounded
+        numbers.
 
         Parameters
         ----------
@@ -108,20 +109,20 @@ def with_weights(made: Any, qat_module: QATModule, weight: Tensor, bias: Tensor 
 
 
 class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation, Plain):
-    """BatchMatMulActivation of a quantized input, in float32 between the roundings.
+    """Computes the batched product of a quantized input, in float32 between the roundings.
 
     Parameters
     ----------
     batch, in_features, out_features : int
-        As in `module.BatchMatMulActivation`.
+        Number of matrices, and number of their rows before and after.
     bias : bool
-        As in `module.BatchMatMulActivation`.
+        Whether to add a learned bias.
     nonlinear_mode : str
-        As in `module.BatchMatMulActivation`.
+        The activation: "identity" or "relu".
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(
@@ -138,17 +139,17 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
         self.output_dtype = dtype
 
     def calc_bmm_quantized(self, inp: Tensor) -> Tensor:
-        """The product, bias and activation.
+        """Returns the product, with bias and activation.
 
         Parameters
         ----------
         inp : Tensor
-            Quantized, of the layer's input shape.
+            Quantized tensor of the layer's input shape.
 
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         y = self._calc_linear(real_values(inp), real_values(self.weight), self.bias)
         return in_dtype(y, self.output_dtype)
@@ -158,14 +159,14 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
 
 
 class Concat(Plain):
-    """The parts, brought to one dtype and joined.
+    """Converts the parts to one dtype and joins them.
 
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -177,26 +178,28 @@ class Concat(Plain):
 
 
 class Conv2d(float_conv.Conv2d, Plain):
-    """Conv2d of a quantized input.
+    """Convolves a quantized input.
 
     ``weight`` is quantized; ``bias`` is float32, rounded to the accumulator's scale when used.
 
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.Conv2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.Conv2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.Conv2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode, compute_mode : str
-        As in `module.Conv2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     padding_mode : str
-        As in `module.Conv2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(
@@ -231,19 +234,19 @@ class Conv2d(float_conv.Conv2d, Plain):
         self.output_dtype = dtype
 
     def calc_conv_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
-        """The convolution, with an activation: "identity" or "relu".
+        """Returns the convolution, with an activation.
 
         Parameters
         ----------
         inp : Tensor
-            Quantized, of the layer's input shape.
+            Quantized tensor of the layer's input shape.
         nonlinear_mode : str
-            "identity" or "relu".
+            The activation: "identity" or "relu".
 
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         inp, padding = self._padded(inp)
         return FQ.conv_bias_activation(
@@ -270,43 +273,48 @@ class ConvRelu2d(Conv2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvRelu2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode, compute_mode : str
-        As in `module.ConvRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        As in `Conv2d`.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     padding_mode : str
-        As in `module.ConvRelu2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
 
 
 class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
-    """ConvTranspose2d of a quantized input, computed in float32 between the roundings.
+    """Computes the transposed convolution of a quantized input, in float32 between the roundings.
 
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTranspose2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTranspose2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTranspose2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTranspose2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTranspose2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(
@@ -344,19 +352,19 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
     def calc_conv_transpose2d_quantized(
         self, inp: Tensor, nonlinear_mode: str = "identity"
     ) -> Tensor:
-        """The transposed convolution, with an activation: "identity" or "relu".
+        """Returns the transposed convolution, with an activation.
 
         Parameters
         ----------
         inp : Tensor
-            Quantized, of the layer's input shape.
+            Quantized tensor of the layer's input shape.
         nonlinear_mode : str
-            "identity" or "relu".
+            The activation: "identity" or "relu".
 
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         use_relu = FQ.is_relu(nonlinear_mode)
         y = self.calc_conv_transpose2d(real_values(inp), real_values(self.weight), self.bias)
@@ -372,43 +380,48 @@ class ConvTransposeRelu2d(ConvTranspose2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeRelu2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
 
 
 class ConvBn2d(Folded, Conv2d):
-    """BatchNorm2d(Conv2d(x)) on integers.
+    """Computes BatchNorm2d(Conv2d(x)) on integers.
 
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvBn2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode, compute_mode : str
-        As in `module.ConvBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        As in `Conv2d`.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     padding_mode : str
-        As in `module.ConvBn2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -418,41 +431,46 @@ class ConvBnRelu2d(Folded, ConvRelu2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvBnRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, dilation : int or sequence of int
-        As in `module.ConvBnRelu2d`.
+        Extent of a kernel, distance from one window to the next, pixels added on every side, and
+        distance of a kernel's elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvBnRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     conv_mode, compute_mode : str
-        As in `module.ConvBnRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        As in `Conv2d`.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     padding_mode : str
-        As in `module.ConvBnRelu2d`.
+        What the padding holds: "zeros", "reflect" or "replicate".
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
 class ConvTransposeBn2d(Folded, ConvTranspose2d):
-    """BatchNorm2d(ConvTranspose2d(x)) of a quantized input.
+    """Computes BatchNorm2d(ConvTranspose2d(x)) of a quantized input.
 
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeBn2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeBn2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeBn2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeBn2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeBn2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -462,33 +480,36 @@ class ConvTransposeBnRelu2d(Folded, ConvTransposeRelu2d):
     Parameters
     ----------
     in_channels, out_channels : int
-        As in `module.ConvTransposeBnRelu2d`.
+        Number of channels of the input and of the output; groups must divide both.
     kernel_size, stride, padding, output_padding, dilation : int or sequence of int
-        As in `module.ConvTransposeBnRelu2d`.
+        Extent of a kernel, distance of the windows of two neighbouring input pixels, pixels cut off
+        on every side of the output, rows and columns added at its end, and distance of a kernel's
+        elements: each an int for both axes, or (height, width).
     groups : int
-        As in `module.ConvTransposeBnRelu2d`.
+        Number of groups of channels; an output channel sees the input channels of its group only.
     bias : bool
-        As in `module.ConvTransposeBnRelu2d`.
+        Whether the convolution adds a learned number to each output channel.
     conv_mode, compute_mode : str
-        As in `module.ConvTransposeBnRelu2d`.
+        "cross_correlation", the only one; and "default" or "float32", which both accumulate in
+        float32.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
 class Elemwise(Plain):
-    """The function named ``method`` of the real values.
+    """Applies the function named ``method`` to the real values.
 
     Parameters
     ----------
     method : object
-        As in `module.Elemwise`.
+        Name of a function in any case: "add", "RELU", "fuse_add_relu" and others.
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, method: object, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -502,16 +523,16 @@ class Elemwise(Plain):
 
 
 class Linear(Plain):
-    """Linear of a quantized input.
+    """Computes the linear map of a quantized input.
 
     ``weight`` (out, in) is quantized; ``bias`` is float32.
 
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -521,19 +542,19 @@ class Linear(Plain):
         self.output_dtype = dtype
 
     def calc_linear_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
-        """The map, with an activation: "identity" or "relu".
+        """Returns the linear map, with an activation.
 
         Parameters
         ----------
         inp : Tensor
-            Quantized, of the layer's input shape.
+            Quantized tensor of the layer's input shape.
         nonlinear_mode : str
-            "identity" or "relu".
+            The activation: "identity" or "relu".
 
         Returns
         -------
         Tensor
-            As from `forward`.
+            The result, as `forward` returns it.
         """
         use_relu = FQ.is_relu(nonlinear_mode)
         weight, dtype = self.weight, self.output_dtype
@@ -562,23 +583,23 @@ class LinearRelu(Linear):
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     _nonlinear_mode = "relu"
 
 
 class LinearBn1d(Folded, Linear):
-    """BatchNorm1d(Linear(x)) on integers.
+    """Computes BatchNorm1d(Linear(x)) on integers.
 
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
@@ -588,21 +609,21 @@ class LinearBnRelu1d(Folded, LinearRelu):
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the result, quantized.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
 
 class QuantStub(Plain):
-    """Real numbers to integers of ``dtype``.
+    """Converts real numbers to integers of ``dtype``.
 
     Parameters
     ----------
     dtype : numpy.dtype or None
-        Of the integers.
+        Quantized dtype of the result, which `quantization.quantize` sets.
     **kwargs : object
-        As in the layer of `module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
     """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
@@ -614,12 +635,12 @@ class QuantStub(Plain):
 
 
 class DequantStub(Plain):
-    """Integers to real numbers.
+    """Converts integers to real numbers.
 
     Parameters
     ----------
     name : str or None
-        As in `module.DequantStub`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
     """
 
     def forward(self, inp: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class ActiveBlur(Module):
     Parameters
     ----------
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Examples
     --------
@@ -54,12 +54,12 @@ class ActiveBlur(Module):
         super().__init__(**kwargs)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W) filtered, same shape and dtype.
+        """Returns the images ``inp`` (N, C, H, W) filtered, same shape and dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
 
         Returns
         -------
@@ -70,14 +70,14 @@ class ActiveBlur(Module):
         return like(_filter(image, self.get_kernel(image, inp._tuple_shape[1]), "reflect_101"), inp)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels.
+        """Returns kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels.
 
         Parameters
         ----------
         inp : Tensor
             (N, C, H, W), float or uint8.
         c : int
-            Number of channels.
+            Number of channels of ``inp``.
 
         Returns
         -------
@@ -116,9 +116,9 @@ class Emboss(_Blend):
         Share of the embossed image in the result, from 0 (none of it) to 1: a number, or (low,
         high) to draw from for every image.
     strength : float or (float, float)
-        Of the effect: a number, or (low, high) likewise.
+        Strength of the effect: a number, or (low, high) to draw from for every image.
     seed : int or None
-        Of these draws; None starts anywhere.
+        Seed of these draws, at least 0; None takes a random one.
 
     Notes
     -----
@@ -143,14 +143,14 @@ class Emboss(_Blend):
         self.matrix_effect = np.array([[-1, -1, 0], [-1, 0, 1], [0, 1, 1]], np.float32)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, 3, 3) for the images ``inp``.
+        """Returns kernels (N, 3, 3) for the images ``inp``.
 
         Parameters
         ----------
         inp : Tensor
             (N, C, H, W), float or uint8.
         c : int
-            Number of channels.
+            Number of channels of ``inp``.
 
         Returns
         -------
@@ -173,10 +173,10 @@ class Sharpen(_Blend):
         Share of the sharpened image in the result, from 0 (none of it) to 1: a number, or (low,
         high) to draw from for every image.
     lightness : float or (float, float)
-        Weight of the pixel itself beyond that of its neighbours; 1 keeps flat areas. A number, or
-        (low, high) likewise.
+        Weight of the pixel itself beyond that of its neighbours; 1 keeps flat areas. It is a
+        number, or (low, high) to draw from for every image.
     seed : int or None
-        Of these draws; None starts anywhere.
+        Seed of these draws, at least 0; None takes a random one.
 
     Notes
     -----
@@ -201,14 +201,14 @@ class Sharpen(_Blend):
         self.matrix_effect = np.array([[-1, -1, -1], [-1, 8, -1], [-1, -1, -1]], np.float32)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, 3, 3) for the images ``inp``.
+        """Returns kernels (N, 3, 3) for the images ``inp``.
 
         Parameters
         ----------
         inp : Tensor
             (N, C, H, W), float or uint8.
         c : int
-            Number of channels.
+            Number of channels of ``inp``.
 
         Returns
         -------
@@ -278,7 +278,7 @@ class GaussianBlur(Module):
         self.border_mode = check_border(border_mode).upper()
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, smoothed, in their dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, smoothed, in their dtype.
 
         Parameters
         ----------
@@ -318,11 +318,11 @@ class Dilation(Module):
     Parameters
     ----------
     iterations : int
-        How often.
+        Number of times that the images are dilated.
     border_type : str
-        What lies beyond the border, BORDER_CONSTANT or another of `BorderModes`.
+        What lies beyond the border: BORDER_CONSTANT, or another name of `BorderModes`.
     border_value : float
-        That constant.
+        Value of pixels beyond the border for BORDER_CONSTANT.
 
     Raises
     ------
@@ -351,7 +351,7 @@ class Dilation(Module):
         self.border_value = border_value
 
     def forward(self, inp: Tensor, kernel: Tensor | np.ndarray) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, dilated; same shape and dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, dilated; same shape and dtype.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class Dilation(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
 
         Raises
         ------

@@ -29,9 +29,9 @@ class AdditiveElemwise(Module):
     Parameters
     ----------
     per_channel : bool
-        Draw for every channel; False gives the channels of a pixel the same noise.
+        Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     **kwargs : object
-        `name`; see `Module`.
+        Only ``name``: str or None, the name of the module in dumped graphs.
 
     Notes
     -----
@@ -52,7 +52,7 @@ class AdditiveElemwise(Module):
         self._per_channel = per_channel
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, with noise, in their dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, with noise, in their dtype.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class AdditiveElemwise(Module):
         Returns
         -------
         Tensor
-            With noise, of the same shape and dtype.
+            The images with noise, of the same shape and dtype.
         """
         size = inp._tuple_shape
         if not self._per_channel:
@@ -70,17 +70,17 @@ class AdditiveElemwise(Module):
         return like(as_float(inp) + self.sample(size), inp)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return noise of shape ``size``, float32.
+        """Returns noise of shape ``size``, float32.
 
         Parameters
         ----------
         size : tuple of int
-            The shape.
+            Shape of the noise, (N, C, H, W).
 
         Returns
         -------
         Tensor
-            Float32, of shape ``size``.
+            The noise, of shape ``size``, float32.
 
         Raises
         ------
@@ -123,11 +123,12 @@ class AdditiveLaplaceNoise(_SeededNoise):
     Parameters
     ----------
     mean, std : float
-        Of the noise, in units of the pixels; its scale is std / sqrt(2).
+        Mean and standard deviation of the noise, in units of the pixels; its scale is std /
+        sqrt(2).
     per_channel : bool
-        Draw for every channel; False gives the channels of a pixel the same noise.
+        Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     seed : int or None
-        Of the draws; None starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     Examples
     --------
@@ -151,17 +152,17 @@ class AdditiveLaplaceNoise(_SeededNoise):
         self.finfo = np.finfo(np.float32)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return Laplace noise of shape ``size``, float32.
+        """Returns Laplace noise of shape ``size``, float32.
 
         Parameters
         ----------
         size : tuple of int
-            The shape.
+            Shape of the noise, (N, C, H, W).
 
         Returns
         -------
         Tensor
-            Float32, of shape ``size``.
+            The noise, of shape ``size``, float32.
         """
         # The inverse of the distribution function at u + 1/2; eps keeps the logarithm finite.
         u = self.rng_func.uniform(-0.5, 0.5, size=size)
@@ -177,9 +178,9 @@ class AdditivePoissonNoise(_SeededNoise):
     lam : float
         The rate, above 0.
     per_channel : bool
-        Draw for every channel; False gives the channels of a pixel the same noise.
+        Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     seed : int or None
-        Of the draws; None starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     Examples
     --------
@@ -196,17 +197,17 @@ class AdditivePoissonNoise(_SeededNoise):
         self.lam = lam
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return Poisson noise of shape ``size``, float32.
+        """Returns Poisson noise of shape ``size``, float32.
 
         Parameters
         ----------
         size : tuple of int
-            The shape.
+            Shape of the noise, (N, C, H, W).
 
         Returns
         -------
         Tensor
-            Float32, of shape ``size``.
+            The noise, of shape ``size``, float32.
         """
         return self.rng_func.poisson(F.full(size, float(self.lam)))
 
@@ -217,11 +218,11 @@ class AdditiveGaussianNoise(_SeededNoise):
     Parameters
     ----------
     mean, std : float
-        Of the noise, in units of the pixels.
+        Mean and standard deviation of the noise, in units of the pixels.
     per_channel : bool
-        Draw for every channel; False gives the channels of a pixel the same noise.
+        Whether every channel has its own noise; False gives the channels of a pixel the same noise.
     seed : int or None
-        Of the draws; None starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     Examples
     --------
@@ -244,17 +245,17 @@ class AdditiveGaussianNoise(_SeededNoise):
         self.std = std
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return normal noise of shape ``size``, float32.
+        """Returns normal noise of shape ``size``, float32.
 
         Parameters
         ----------
         size : tuple of int
-            The shape.
+            Shape of the noise, (N, C, H, W).
 
         Returns
         -------
         Tensor
-            Float32, of shape ``size``.
+            The noise, of shape ``size``, float32.
         """
         return self.rng_func.normal(self.mean, self.std, size=size)
 
@@ -271,7 +272,7 @@ class LinearContrast(Module):
     per_channel : bool
         Draw for every channel.
     seed : int or None
-        Of these draws; None starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     Examples
     --------
@@ -293,7 +294,7 @@ class LinearContrast(Module):
         self.rng_func = Stream(seed)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
 
         Parameters
         ----------
@@ -303,7 +304,7 @@ class LinearContrast(Module):
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         n, c = inp._tuple_shape[:2]
         size = (n, c if self.per_channel else 1, 1, 1)

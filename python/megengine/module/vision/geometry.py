@@ -62,7 +62,7 @@ class CropAndPad(Module):
         percent: float | Sequence[float] | Tensor,
         pad_val: float | Tensor | None = None,
     ) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
+        """Returns the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class CropAndPad(Module):
             Share of the height or width to add on a side, or, below 0, to cut off: a number for all
             sides, four (top, right, bottom, left), or a Tensor (N, 4).
         pad_val : float, Tensor or None
-            What is added: a number, or a Tensor (N,) or (N, C); None is 0.
+            Value of the added pixels: a number, or a Tensor (N,) or (N, C); None is 0.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Flip(Module):
     Parameters
     ----------
     vertical, horizontal : bool
-        Which of the two.
+        Whether to mirror top to bottom, and whether to mirror left to right.
 
     Notes
     -----
@@ -151,12 +151,12 @@ class Flip(Module):
         self.horizontal = horizontal
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, H, W, C) mirrored, same shape and dtype.
+        """Returns the images ``inp`` (N, H, W, C) mirrored, same shape and dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, H, W, C).
+            Tensor of shape (N, H, W, C).
 
         Returns
         -------
@@ -176,7 +176,7 @@ class _RandomFlip(Module):
         self.prob = prob
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, H, W, C), some of them mirrored, same shape and dtype."""
+        """Returns the images ``inp`` (N, H, W, C), some of them mirrored, same shape and dtype."""
         chosen = random.uniform(0.0, 1.0, size=(inp._tuple_shape[0],)) < self.prob
         mask = F.broadcast_to(chosen.reshape(-1, 1, 1, 1), inp._tuple_shape)
         return F.where(mask, F.vision.flip(inp, self._vertical, not self._vertical), inp)
@@ -221,17 +221,17 @@ class Resize(Module):
         self.imode = imode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` resized, in their dtype.
+        """Returns the images ``inp`` resized, in their dtype.
 
         Parameters
         ----------
         inp : Tensor
-            As ``format`` says, float or uint8.
+            Images, with axes as ``format`` says, float or uint8.
 
         Returns
         -------
         Tensor
-            Of the new height and width, in the same dtype.
+            The images with the new height and width, in the same dtype.
         """
         mode = {"linear": "bilinear", "cubic": "bicubic"}.get(self.imode, self.imode)
         return F.vision.resize(inp, self.size, self.format, mode)
@@ -243,7 +243,7 @@ class Rot90(Module):
     Parameters
     ----------
     clockwise : bool
-        Which way.
+        Whether to turn clockwise; False turns counter-clockwise.
 
     Notes
     -----
@@ -262,12 +262,12 @@ class Rot90(Module):
         self.clockwise = clockwise
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, H, W, C) turned, (N, W, H, C), same dtype.
+        """Returns the images ``inp`` (N, H, W, C) turned, (N, W, H, C), same dtype.
 
         Parameters
         ----------
         inp : Tensor
-            (N, H, W, C).
+            Tensor of shape (N, H, W, C).
 
         Returns
         -------
@@ -278,12 +278,12 @@ class Rot90(Module):
 
 
 class Rotate(Module):
-    """Turns images about their centre; the extent stays, and what comes in from outside is 0.
+    """Turns images about their centre; the extents stay, and pixels from outside are 0.
 
     Parameters
     ----------
     angle : float
-        In degrees, counter-clockwise.
+        Angle in degrees, counter-clockwise.
     format : str
         "NCHW" or "NHWC", order of the axes.
     interp_mode : str
@@ -306,17 +306,17 @@ class Rotate(Module):
         self.interp_mode = interp_mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` turned, same shape and dtype.
+        """Returns the images ``inp`` turned, same shape and dtype.
 
         Parameters
         ----------
         inp : Tensor
-            As ``format`` says, float or uint8.
+            Images, with axes as ``format`` says, float or uint8.
 
         Returns
         -------
         Tensor
-            Of the same shape and dtype.
+            The result, of the same shape and dtype.
         """
         return F.vision.rotate(inp, self.angle, self.format, self.interp_mode)
 
@@ -327,7 +327,7 @@ class Remap(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -347,20 +347,21 @@ class Remap(Module):
         borderMode: str = "replicate",
         borderValue: float = 0.0,
     ) -> Tensor:
-        """Read the images at column map_1 and row map_2.
+        """Reads the images at column map_1 and row map_2.
 
         Parameters
         ----------
         inp : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
         map_1, map_2 : Tensor
             (N, OH, OW), columns and rows in pixels.
         interpolation : str
-            "linear", or another of `functional.vision.remap`.
+            "linear", or another mode of `functional.vision.remap`.
         borderMode : str
-            What lies outside, "replicate" or another of `functional.vision.remap`.
+            What lies outside of the image: "replicate", or another mode of
+            `functional.vision.remap`.
         borderValue : float
-            What lies outside for "constant".
+            Value outside of the image for "constant".
 
         Returns
         -------
@@ -379,7 +380,7 @@ class FillPoly(Module):
     Parameters
     ----------
     name : str or None
-        As in `Module`.
+        Name of the module in dumped graphs; None takes the name of its attribute.
 
     Examples
     --------
@@ -390,7 +391,7 @@ class FillPoly(Module):
     """
 
     def forward(self, img: Tensor, pts: Tensor, color: float | Sequence[float] | Tensor) -> Tensor:
-        """Return a copy of the images with the polygons filled, same shape and dtype.
+        """Returns a copy of the images with the polygons filled, same shape and dtype.
 
         Parameters
         ----------

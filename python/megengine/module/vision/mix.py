@@ -27,9 +27,9 @@ class Mixup(Module):
     Parameters
     ----------
     beta : float
-        Above 0; small values give weights near 0 and 1.
+        Both parameters of the Beta distribution, above 0; small values give weights near 0 and 1.
     seed : int or None
-        Of the draws; None (default) starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     References
     ----------
@@ -50,7 +50,7 @@ class Mixup(Module):
         self.beta = beta
 
     def sample(self, batch: int) -> Tensor:
-        """Return the weights of the first batch, (batch,), float32.
+        """Returns the weights of the first batch, (batch,), float32.
 
         Parameters
         ----------
@@ -68,25 +68,25 @@ class Mixup(Module):
     def forward(
         self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the blended (data, label).
+        """Returns the blended (data, label).
 
         Parameters
         ----------
         data1 : Tensor
-            (N, ...).
+            First batch, of shape (N, ...).
         label1 : Tensor
             (N, ...), floats such as one-hot vectors.
         data2 : Tensor
-            (N, ...).
+            Second batch, of the shape of ``data1``.
         label2 : Tensor
             (N, ...), floats such as one-hot vectors.
 
         Returns
         -------
         data : Tensor
-            Of the shape of ``data1``.
+            The data, of the shape of ``data1``.
         label : Tensor
-            Of the shape of ``label1``.
+            The labels, of the shape of ``label1``.
         """
         weight = self.sample(data1._tuple_shape[0])
         return _weigh(weight, data1, data2), _weigh(weight, label1, label2)
@@ -101,9 +101,9 @@ class Cutmix(Module):
     Parameters
     ----------
     beta : float
-        Above 0.
+        Both parameters of the Beta distribution, above 0.
     seed : int or None
-        Of the draws; None (default) starts anywhere.
+        Seed of the draws, at least 0; None takes a random one.
 
     References
     ----------
@@ -126,7 +126,7 @@ class Cutmix(Module):
         self.beta = beta
 
     def sample(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw the weights, and the centres of the boxes.
+        """Draws the weights, and the centres of the boxes.
 
         Parameters
         ----------
@@ -146,25 +146,25 @@ class Cutmix(Module):
     def forward(
         self, data1: Tensor, label1: Tensor, data2: Tensor, label2: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return (data, label) with the boxes pasted.
+        """Returns (data, label) with the boxes pasted.
 
         Parameters
         ----------
         data1 : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
         label1 : Tensor
             (N, ...), floats such as one-hot vectors.
         data2 : Tensor
-            (N, C, H, W).
+            Tensor of shape (N, C, H, W).
         label2 : Tensor
             (N, ...), floats such as one-hot vectors.
 
         Returns
         -------
         data : Tensor
-            Of the shape of ``data1``.
+            The data, of the shape of ``data1``.
         label : Tensor
-            Of the shape of ``label1``.
+            The labels, of the shape of ``label1``.
         """
         n, _, height, width = data1._tuple_shape
         weight, y, x = (value.reshape(n, 1, 1, 1) for value in self.sample(n))

@@ -35,9 +35,9 @@ def optimize(
     module : TracedModule
         It is not changed.
     enabled_pass : str or sequence of str
-        "FuseConvBn" folds batch normalization into the convolution before it. "FuseAddMul" makes
-        one of additions of numbers in a row, and so of factors. "BackwardFoldScale" folds factors
-        into the layer before them, and runs FuseConvBn first.
+        "FuseConvBn" folds batch normalization into the convolution before it. "FuseAddMul" joins
+        several additions of numbers in a row into one, and several factors into one.
+        "BackwardFoldScale" folds factors into the layer before them, and runs FuseConvBn first.
     verify : Tensor, tuple or None
         A tensor or a tuple of arguments on which both modules are run and compared.
 
@@ -49,9 +49,9 @@ def optimize(
     Raises
     ------
     AssertionError
-        For what is no TracedModule, and for an unknown pass.
+        If ``module`` is no TracedModule, and for an unknown pass.
     ValueError
-        When a node differs on the arguments in verify; names the first one.
+        If a node differs on the arguments in verify; the message names the first one.
 
     Examples
     --------

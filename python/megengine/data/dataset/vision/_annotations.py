@@ -74,9 +74,17 @@ class AnnotatedImages(VisionDataset):
         return len(self.ids)
 
     def get_img_info(self, index: int) -> dict[str, Any]:
-        """Returns what the annotation file says about an image, a dict with height, width, file_name and id.
+        """Returns what the annotation file says about an image.
 
-        index: of the sample.
+        Parameters
+        ----------
+        index : int
+            Index of the sample.
+
+        Returns
+        -------
+        dict of str
+            Entries height, width, file_name and id.
         """
         return self.imgs[self.ids[index]]
 

@@ -27,9 +27,9 @@ class CIFAR10(DatasetInMemory):
     train : bool
         True for the 50,000 training images, False for the 10,000 test images.
     download : bool
-        Fetch the archive if it is missing.
+        Whether to fetch the archive if it is missing.
     timeout : int
-        Taken for compatibility, and has no effect.
+        Has no effect; taken for compatibility.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class CIFAR10(DatasetInMemory):
 
     @property
     def meta(self) -> dict[bytes, Any]:
-        """What the archive says of itself: ``meta[b"label_names"]`` are the names of the classes."""
+        """Metadata of the archive: ``meta[b"label_names"]`` are the names of the classes."""
         return self._read(self.meta_info["name"])
 
     def download(self) -> None:
@@ -99,7 +99,7 @@ class CIFAR10(DatasetInMemory):
         Parameters
         ----------
         file_path : str
-            The archive.
+            Path of the archive.
         dirs : str
             The folder to unpack into.
         """
@@ -111,7 +111,7 @@ class CIFAR10(DatasetInMemory):
         Parameters
         ----------
         filenames : sequence of str
-            Their names in the folder.
+            Names of the files in the folder.
 
         Returns
         -------
@@ -152,16 +152,17 @@ class CIFAR100(CIFAR10):
     Parameters
     ----------
     root : str, PathLike or None
-        As in `CIFAR10`.
+        The folder that holds ``cifar-100-python`` or its archive; None: the user's cache folder.
     train, download : bool
-        As in `CIFAR10`.
+        True for the 50,000 training images, False for the 10,000 test images; and whether to fetch
+        the archive if it is missing.
     timeout : int
-        As in `CIFAR10`.
+        Has no effect; taken for compatibility.
 
     Raises
     ------
     FileNotFoundError, RuntimeError
-        As for `CIFAR10`.
+        For missing files, and for damaged files.
 
     Examples
     --------

@@ -29,7 +29,7 @@ class Cityscapes(VisionDataset):
     image_set : str
         "train", "val" or "test"; for gtCoarse "train", "train_extra" or "val".
     mode : str
-        "gtFine" or "gtCoarse".
+        Kind of the annotations: "gtFine" or "gtCoarse".
     order : sequence of str or None
         Names of the parts of a sample; None means ("image", "mask").
 

@@ -25,7 +25,7 @@ class COCO(AnnotatedImages):
     ann_file : str or PathLike
         The JSON file of annotations.
     remove_images_without_annotations : bool
-        Leave out images without a box or enough visible keypoints.
+        Whether to leave out images without a box or enough visible keypoints.
     order : sequence of str or None
         Names of the parts of a sample; None means ("image", "boxes", "boxes_category").
 

@@ -21,11 +21,11 @@ class ImageFolder(VisionDataset):
     Parameters
     ----------
     root : str or PathLike
-        That holds the folders of the classes.
+        The folder that holds the folders of the classes.
     check_valid_func : callable or None
         Takes a path and tells whether it is a sample; None judges by its file name extension.
     class_name : bool
-        Give the name of the class instead of its number.
+        Whether the label is the name of the class instead of its number.
 
     Raises
     ------

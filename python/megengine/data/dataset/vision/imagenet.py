@@ -27,7 +27,7 @@ class ImageNet(ImageFolder):
     train : bool
         True for the training images, False for the validation images.
     **kwargs : object
-        As in `ImageFolder`.
+        Options of `ImageFolder`: check_valid_func and class_name.
 
     Raises
     ------

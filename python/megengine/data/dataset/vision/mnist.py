@@ -28,7 +28,7 @@ class MNIST(DatasetInMemory):
     train : bool
         True for the 60,000 training images, False for the 10,000 test images.
     download : bool
-        Fetch the files that are missing.
+        Whether to fetch files that are missing.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class MNIST(DatasetInMemory):
         Parameters
         ----------
         train : bool
-            The training images, or else the test images.
+            Whether to read the training images; False reads the test images.
 
         Returns
         -------

@@ -10,16 +10,16 @@ class Objects365(AnnotatedImages):
     parts of ``order``.
 
     Parts and errors are those of `COCO`, without keypoints. ``class_names`` has the order of the
-    second release of the dataset; ``cats`` is what the annotation file says.
+    second release of the dataset; ``cats`` holds the categories of the annotation file.
 
     Parameters
     ----------
     root, ann_file : str or PathLike
-        As in `COCO`.
+        The folder of the images, and the JSON file of annotations.
     remove_images_without_annotations : bool
-        As in `COCO`.
+        Whether to leave out images without a box.
     order : sequence of str or None
-        As in `COCO`.
+        Names of the parts of a sample; None means ("image", "boxes", "boxes_category").
 
     Examples
     --------

@@ -116,7 +116,7 @@ class PascalVOC(VisionDataset):
         Parameters
         ----------
         index : int
-            Of the sample.
+            Index of the sample.
         image : numpy.ndarray or None
             The image, if it was read before; None reads it.
 
@@ -141,7 +141,7 @@ class PascalVOC(VisionDataset):
         Returns
         -------
         dict of str
-            Tags to texts, or to the dicts below.
+            Tags to texts or, for elements with children, to dicts.
         """
         children = list(node)
         if not children:

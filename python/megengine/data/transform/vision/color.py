@@ -12,17 +12,17 @@ from .vision_transform import ColorTransform, VisionTransform
 
 
 class Normalize(ColorTransform):
-    """Normalizes images: ``(image - mean) / std``, as float32, or float64 where the image is that
+    """Normalizes images: ``(image - mean) / std``, in float32, or in float64 for images of float64
     or of wide integers.
 
     Parameters
     ----------
     mean : float or sequence of float
-        One number or one per channel, in the units of the image.
+        Mean in the units of the image: one number, or one per channel.
     std : float or sequence of float
-        Likewise.
+        Standard deviation in the units of the image: one number, or one per channel, not 0.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -67,11 +67,11 @@ class GaussianNoise(ColorTransform):
     Parameters
     ----------
     mean : float
-        Of the noise, in the units of the image.
+        Mean of the noise, in the units of the image.
     std : float
-        Its standard deviation.
+        Standard deviation of the noise, in the units of the image.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -130,7 +130,7 @@ class BrightnessTransform(_Jitter):
     value : float
         The factor is drawn from [max(0, 1 - value), 1 + value].
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -160,7 +160,7 @@ class ContrastTransform(_Jitter):
     value : float
         The factor is drawn from [max(0, 1 - value), 1 + value].
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -192,7 +192,7 @@ class SaturationTransform(_Jitter):
     value : float
         The factor is drawn from [max(0, 1 - value), 1 + value].
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -225,7 +225,7 @@ class HueTransform(_Jitter):
         The largest angle, as a fraction of the circle, 0 to 0.5 (ValueError for others); 0.5
         reaches every hue.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -258,10 +258,10 @@ class ColorJitter(ColorTransform):
     Parameters
     ----------
     brightness, contrast, saturation, hue : float
-        As ``value`` of `BrightnessTransform`, `ContrastTransform`, `SaturationTransform` and
-        `HueTransform`; 0 leaves one out.
+        Range of each change: ``value`` of `BrightnessTransform`, `ContrastTransform`,
+        `SaturationTransform` and `HueTransform`; 0 leaves a change out.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Examples
     --------
@@ -307,7 +307,7 @@ class Lighting(ColorTransform):
     scale : float
         Standard deviation of the random factors, 0.1 in the paper.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------

@@ -20,11 +20,11 @@ class Pad(VisionTransform):
     size : int or sequence of int
         Width in pixels: one number for all sides, (bottom, right) or (top, bottom, left, right).
     value : float or sequence of float
-        Of the image's border, one number or one per channel.
+        Value of the image's border: one number, or one per channel.
     mask_value : float or sequence of float
-        Of the mask's border.
+        Value of the mask's border.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Examples
     --------
@@ -91,12 +91,12 @@ class Resize(_Resizing):
     Parameters
     ----------
     output_size : int or sequence of int
-        (height, width); or one number, the length of the shorter edge: the aspect ratio is kept
-        then, the longer edge is cut to whole pixels.
+        Extents (height, width); or one number, the length of the shorter edge. Then the aspect
+        ratio is kept, and the longer edge is cut to whole pixels.
     interpolation : int
-        A constant of OpenCV; masks take the nearest value.
+        An interpolation constant of OpenCV; masks take the nearest value.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Examples
     --------
@@ -137,13 +137,13 @@ class ShortestEdgeResize(_Resizing):
         Length of the shorter edge in pixels: one number; (low, high), both included, with
         sample_style "range"; or the lengths to choose from with "choice".
     max_size : int
-        Of the longer edge, in pixels.
+        Most pixels that the longer edge may have.
     sample_style : str
-        "range" or "choice".
+        How the length is chosen: "range" or "choice".
     interpolation : int
-        As of `Resize`.
+        An interpolation constant of OpenCV; masks take the nearest value.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -201,9 +201,9 @@ class RandomResize(_Resizing):
     scale_range : sequence of float
         (low, high), between which the factor is drawn.
     interpolation : int
-        As of `Resize`.
+        An interpolation constant of OpenCV; masks take the nearest value.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Examples
     --------
@@ -251,15 +251,15 @@ class RandomCrop(_Crop):
     Parameters
     ----------
     output_size : int or sequence of int
-        Of the crop, (height, width), or one number for a square.
+        Extents (height, width) of the crop, or one number for a square.
     padding_size : int or sequence of int
-        Width of the border, as ``size`` of `Pad`.
+        Width of the border in pixels, as ``size`` of `Pad`.
     padding_value : float or sequence of float
-        Of the image's border, one number or one per channel.
+        Value of the image's border: one number, or one per channel.
     padding_maskvalue : float or sequence of float
-        Of the mask's border.
+        Value of the mask's border.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Examples
     --------
@@ -290,7 +290,7 @@ class RandomCrop(_Crop):
         Parameters
         ----------
         input : object
-            The sample.
+            The sample that is transformed.
 
         Returns
         -------
@@ -325,19 +325,19 @@ class RandomResizedCrop(VisionTransform):
     Parameters
     ----------
     output_size : int or sequence of int
-        Of the result, (height, width), or one number for a square.
+        Extents (height, width) of the result, or one number for a square.
     scale_range : sequence of float
-        Bounds of the part's share of the image's area.
+        Smallest and largest share of the image's area.
     ratio_range : sequence of float
-        Bounds of width / height of the part.
+        Smallest and largest width / height of the part.
     interpolation : int
-        As of `Resize`.
+        An interpolation constant of OpenCV; masks take the nearest value.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Notes
     -----
-    After ten draws that do not fit into the image it takes a part of its centre.
+    If ten draws do not fit into the image, the part is taken from its centre.
 
     References
     ----------
@@ -408,9 +408,9 @@ class CenterCrop(_Crop):
     Parameters
     ----------
     output_size : int or sequence of int
-        Of the crop, (height, width), or one number for a square.
+        Extents (height, width) of the crop, or one number for a square.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -481,7 +481,7 @@ class RandomHorizontalFlip(_RandomFlip):
     prob : float
         The probability, 0 to 1.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -507,7 +507,7 @@ class RandomVerticalFlip(_RandomFlip):
     prob : float
         The probability, 0 to 1.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------

@@ -65,7 +65,7 @@ class ToMode(VisionTransform):
     mode : str
         "CHW" turns (H, W, C) into (C, H, W); "HWC" leaves it.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Raises
     ------
@@ -103,17 +103,17 @@ class Compose(VisionTransform):
     Parameters
     ----------
     transforms : sequence of VisionTransform
-        In the order in which they are applied.
+        Transforms, in the order in which they are applied.
     batch_compose : bool
-        Apply each transform to the whole batch before the next one; otherwise all transforms to one
-        sample after the other.
+        Whether each transform is applied to the whole batch before the next one; False applies all
+        transforms to one sample after the other.
     shuffle_indices : sequence of sequence of int or None
         Groups of positions, counted from 1 (ValueError for others), whose transforms change places
         at random, such as [(1, 2, 3)]; drawn for each sample, or once per batch with
         ``batch_compose``.
     order : sequence of str or None
-        Names of the parts of a sample, which replaces that of each transform; None means
-        ("image",).
+        Names of the parts of a sample, for all transforms; they replace the ``order`` of each. None
+        means ("image",).
 
     Raises
     ------
@@ -176,7 +176,7 @@ class Compose(VisionTransform):
         Returns
         -------
         object
-            As many samples.
+            The transformed samples, as many as were given.
         """
         if not self.batch_compose:
             return tuple(self.apply(sample) for sample in inputs)
@@ -190,7 +190,7 @@ class Compose(VisionTransform):
         Parameters
         ----------
         input : object
-            The sample.
+            The sample that is transformed.
 
         Returns
         -------
@@ -217,11 +217,11 @@ class TorchTransformCompose(ColorTransform):
     Parameters
     ----------
     transforms : sequence of callable
-        The first one gets an RGB PIL image (ImportError without Pillow); the result of the last
-        becomes a BGR array (H, W, C). A tensor, as ``ToTensor`` gives, keeps its layout (C, H, W),
-        with blue first.
+        Functions; the first one gets an RGB PIL image (ImportError without Pillow), and the result
+        of the last becomes a BGR array (H, W, C). A tensor, as ``ToTensor`` gives, keeps its layout
+        (C, H, W), with blue first.
     order : sequence of str or None
-        As in `VisionTransform`.
+        Names of the parts of a sample; see `VisionTransform`. None means ("image",).
 
     Examples
     --------

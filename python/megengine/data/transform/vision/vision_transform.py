@@ -96,7 +96,7 @@ class VisionTransform(Transform):
         return output[0] if single else tuple(output)
 
     def _prepare(self, parts: Sequence[Any]) -> None:
-        """Look at the sample and draw random numbers, before any part is transformed."""
+        """Looks at the sample and draws random numbers, before any part is transformed."""
 
     def _function_for(self, name: str) -> Any:
         function = getattr(self, f"_apply_{name}", None)
