@@ -1,5 +1,6 @@
 # make demo    sets everything up, then trains on real data
 # make test    sets everything up, then runs every default test
+# make test-fast  what an edit needs, in three minutes on two cores
 # make build   builds and installs the package into .venv
 # make wheels  builds what pip installs; make test-wheels tries it in clean environments
 # make docs    builds the site into build/site
@@ -8,7 +9,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-models test-plain-cmake test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-fast test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-models test-plain-cmake test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -29,6 +30,20 @@ demo: build
 	$(PY) examples/train_digits.py
 
 test: lint test-cpp test-python test-pythons
+
+# The rooms' own C++ tests, where `make build-tests` has built them, and all of tests/python but these files, each of which takes
+# more than six seconds of CPU time or much longer to wait, and the pages whose code runs. This is the one place that says what is fast.
+FAST_CPP_TESTS = ^(runtime|memory|codegen|jit|backends)_tests$$
+SLOW_FILES = onnx_files/test_node_tests.py test_checkpoint.py test_compile_modes.py test_cross_memory.py test_custom_ops.py test_data_parallel.py \
+	test_deleted_backends.py test_distributed_failures.py test_dtr.py test_elastic.py test_engines.py test_fault_injection.py test_fork.py \
+	test_isa.py test_kernel_cache.py test_kernels_cli.py test_large_images.py test_largest_batch.py test_memory_errors.py test_memory_figures.py \
+	test_mpi.py test_notebooks.py test_package.py test_parted_rows.py test_pictures.py test_plan_page.py test_programs.py test_progress.py \
+	test_recomputed_bits.py test_restarts.py test_robustness.py test_spill.py test_static_code.py test_static_training.py test_sublinear.py test_threads.py \
+	test_tuning.py
+SLOW_TESTS = a_page_shows_what_its_code_prints
+test-fast: build
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '$(FAST_CPP_TESTS)'
+	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) -k "not $(SLOW_TESTS)" $(addprefix --ignore=,$(SLOW_FILES)) .
 
 # From then on, `make build` builds the tests too.
 build-tests: setup-tests build

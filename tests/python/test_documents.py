@@ -93,6 +93,16 @@ def test_the_readme_begins_with_a_limit_kept_in_two_ways():
     assert first.count("```\n</td>") == 2 and "limit_light.svg" in first and "limit_dark.svg" in first
 
 
+def test_the_status_is_a_page_and_decisions_are_short():
+    """Reasons and figures stand in docs/decisions, one decision a page, all in its index."""
+    assert len(TEXT[DOCS / "status.md"].splitlines()) <= 150
+    index = DOCS / "decisions/README.md"
+    decisions = [page for page in PAGES if page.parent == index.parent and page != index]
+    for number, page in enumerate(decisions, 1):
+        assert page.name.startswith(f"{number:04}-") and f"| {number} | [" in TEXT[index] and f"]({page.name}) |" in TEXT[index]
+        assert TEXT[page].startswith(f"# {number}. ") and len(TEXT[page].splitlines()) <= 55, page.name
+
+
 def anchors_of(text):
     """As GitHub and MyST make them of headings."""
     titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
@@ -125,6 +135,13 @@ def test_commands_name_what_there_is(page):
         assert (target[0] or target[1]) in targets
     for extra in re.findall(r"megjit\[([\w,]+)\]", TEXT[page]):
         assert set(extra.split(",")) <= set(described["optional-dependencies"])
+
+
+def test_what_make_test_fast_leaves_out_is_there():
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
+    files = re.search(r"^SLOW_FILES = (.*)", makefile, re.MULTILINE)[1].split()
+    assert len(files) > 20 and all((ROOT / "tests/python" / name).is_file() for name in files)
+    assert re.search(r"^SLOW_TESTS = (.*)", makefile, re.MULTILINE)[1] in test_a_page_shows_what_its_code_prints.__name__
 
 
 def test_every_example_has_a_page_that_runs_it():
