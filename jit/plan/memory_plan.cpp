@@ -164,6 +164,7 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, c
     const size_t beside = unpacked_bytes(prepared.graph) + step.held_bytes;
     plan.planned_bytes = summary.planned_bytes + beside;
     plan.peak_live_bytes = summary.peak_live_bytes + beside;
+    plan.held_bytes = step.held_bytes;
     plan.arena_bytes = buffers.arena_bytes;
     plan.host_bytes = buffers.host_bytes;
     const std::vector<bool> outside = lies_outside(prepared.graph);

@@ -17,6 +17,7 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
     result["peak_live_bytes"] = plan.peak_live_bytes;
     result["arena_bytes"] = plan.arena_bytes;
     result["workspace_bytes"] = plan.workspace_bytes;
+    result["held_bytes"] = plan.held_bytes;
     result["host_bytes"] = plan.host_bytes;
     result["transferred_bytes"] = plan.transferred_bytes;
     result["written_bytes"] = plan.written_bytes;

@@ -112,7 +112,10 @@ def test_the_least_limit_is_kept_to_the_byte(body, level):
         again, bytes_again = taken(function, x)
         break
     assert refusals and max(bytes_taken, bytes_again) <= limit
-    assert function.memory_plan().planned_bytes <= limit
+    plan = function.memory_plan()
+    kinds = plan.by_kind()
+    assert sum(kinds.values()) == plan.planned_bytes <= limit and min(kinds.values()) >= 0
+    assert "planned" in repr(plan)
     if not is_step:
         for one in (result, again):
             for mine, eager in zip(values(one), wanted, strict=True):

@@ -248,6 +248,10 @@ class MemoryPlan:
     outside : tuple of OutsideProgram
         Memory that the same program takes elsewhere, such as in operations that are left to
         PyTorch.
+    held_bytes : int
+        Part of planned_bytes that the call holds for other parts of it, where it runs in several.
+    parts : tuple of MemoryPlan
+        A plan for each part of a call that runs in several; empty for others.
 
     Examples
     --------
@@ -276,6 +280,8 @@ class MemoryPlan:
     transfer_seconds: float = 0.0
     waiting_seconds: float = 0.0
     outside: tuple[OutsideProgram, ...] = ()
+    held_bytes: int = 0
+    parts: tuple[MemoryPlan, ...] = ()
 
     def bytes_of(self, *uses: str) -> int:
         """Returns the bytes of all buffers outside of the arena with one of these uses.
@@ -296,13 +302,14 @@ class MemoryPlan:
         """Returns the bytes of a call by their purpose; their sum is planned_bytes.
 
         The arena counts as it is at its fullest step; "gaps" are its bytes that hold nothing then.
-        Results that lie in the place of inputs, parameters or states count as these.
+        Results that lie in the place of inputs, parameters or states count as these. Of a call in
+        several parts it is the one that takes most; "held" is what the call holds for the others.
 
         Returns
         -------
         dict of str
             Bytes of "inputs", "parameters", "states", "constants", "results", "activations",
-            "recomputed", "gradients", "workspaces" and "gaps".
+            "recomputed", "gradients", "workspaces", "gaps" and "held".
 
         Examples
         --------
@@ -312,7 +319,10 @@ class MemoryPlan:
         >>> {kind: size for kind, size in plan.by_kind().items() if size}
         {'inputs': 262144, 'results': 4, 'activations': 262144}
         """
-        kinds = dict.fromkeys((*_KINDS.values(), "gaps"), 0)
+        if self.parts:
+            return max(self.parts, key=lambda part: part.planned_bytes).by_kind()
+        kinds = dict.fromkeys((*_KINDS.values(), "gaps", "held"), 0)
+        kinds["held"] = self.held_bytes
         for buffer in self.buffers:
             if buffer.place in ("input", "constant", "output"):
                 kinds["results" if buffer.place == "output" else _KINDS[buffer.use]] += buffer.bytes
@@ -587,7 +597,7 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
     total = {key: sum(plan[key] for plan in segments) for key in ("unplanned_bytes", "host_bytes", "transferred_bytes", "written_bytes", "transfer_seconds", "waiting_seconds")}
     most: dict[str, Any] = {
         key: max((plan[key] for plan in segments), default=0)
-        for key in ("planned_bytes", "peak_live_bytes", "arena_bytes", "workspace_bytes", "recompute_flops_ratio")
+        for key in ("planned_bytes", "peak_live_bytes", "arena_bytes", "workspace_bytes", "held_bytes", "recompute_flops_ratio")
     }
     buffers: list[PlannedBuffer] = []
     steps: list[str] = []
@@ -606,6 +616,7 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
         steps=tuple(steps),
         curve=merge_curves(segments),
         measured=measured,
+        parts=tuple(merge_plans([plan]) for plan in segments) if len(segments) > 1 else (),
     )
 
 
