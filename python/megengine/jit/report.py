@@ -580,7 +580,7 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
     0
     """
     total = {key: sum(plan[key] for plan in segments) for key in ("unplanned_bytes", "host_bytes", "transferred_bytes", "written_bytes", "transfer_seconds", "waiting_seconds")}
-    most = {
+    most: dict[str, Any] = {
         key: max((plan[key] for plan in segments), default=0)
         for key in ("planned_bytes", "peak_live_bytes", "arena_bytes", "workspace_bytes", "recompute_flops_ratio")
     }
