@@ -1,7 +1,7 @@
 """Tensor: a handle on an immutable value. In-place writes make the handle hold another value."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -127,14 +127,14 @@ class Tensor(ArrayMethodMixin):
         return Tensor(data, dtype=dtype, device=device)
 
     @property
-    def shape(self) -> Union[tuple[int, ...], "Tensor"]:
+    def shape(self) -> tuple[int, ...]:
         """The extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it
         is recorded. With a tuple or a list (``x.shape[:1] + (3,)``, ``x.shape == (2, 3)``) that
-        acts as the tuple does.
+        acts as the tuple does, so type checkers are told of the tuple alone.
         """
         shape = self._tuple_shape
         if shape and use_symbolic_shape():
-            return _Shape._of(_core.extents_tensor(self))
+            return _Shape._of(_core.extents_tensor(self))  # type: ignore[return-value]  # it acts as the tuple
         if _core.records_for_dump():
             _core.note_extent_read(self)
         return shape
@@ -203,7 +203,7 @@ class Tensor(ArrayMethodMixin):
 
     __hash__ = object.__hash__  # by identity, for == compares elements
 
-    def item(self, *args: Any) -> Any:
+    def item(self, *args: Any) -> float:
         """Returns the only element, or the one at ``*args``, as a Python number.
 
         Parameters

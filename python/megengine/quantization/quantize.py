@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ __all__ = [
     "reset_qconfig",
 ]
 
+_M = TypeVar("_M", bound=Module)  # the network; a single layer comes back as another class
+
 _FLOAT_TO_QAT = {
     getattr(Float, name): getattr(QAT, name) for name in QAT.__all__ if name != "QATModule"
 }
@@ -48,10 +50,10 @@ _QAT_TO_QUANTIZED = {
 
 
 def quantize(
-    module: Module,
+    module: _M,
     inplace: bool = True,
     mapping: dict[type[QATModule], type[QuantizedModule]] | None = None,
-) -> Module:
+) -> _M:
     """Replace the layers of `module.qat` by those of `module.quantized`, which compute on integers.
 
     The observers must have seen data (or the fake quantizers have learned), for their ranges are
@@ -132,11 +134,11 @@ def _saw_nothing(layer: QATModule) -> bool:
 
 
 def quantize_qat(
-    module: Module,
+    module: _M,
     inplace: bool = True,
     qconfig: QConfig = ema_fakequant_qconfig,
     mapping: dict[type[Module], type[QATModule]] | None = None,
-) -> Module:
+) -> _M:
     """Replace the float layers of ``module`` by those of `module.qat`, which observe and round.
 
     Parameters
@@ -187,7 +189,7 @@ def quantize_qat(
     return module
 
 
-def quantize_weights(module: Module, inplace: bool = True) -> Module:
+def quantize_weights(module: _M, inplace: bool = True) -> _M:
     """Replace each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights,
     everything else in float.
 
@@ -235,7 +237,7 @@ def _converted(
     table: Mapping[Any, Any],
     make: Callable[[Any, Module], Module],
     done: dict[int, tuple[Any, ...]],
-) -> Module:
+) -> Any:
     """What stands for ``module``; children are replaced in place. A shared layer is converted once."""
     if id(module) in done:
         return done[id(module)][1]
@@ -278,7 +280,7 @@ def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
         layer.set_qconfig(qconfig)
 
 
-def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Module:
+def reset_qconfig(module: _M, qconfig: QConfig, inplace: bool = True) -> _M:
     """Give every layer new observers and fake quantizers, with the parameters found so far.
 
     They are handed on to what takes them (`PassiveObserver`, `TQT`, `LSQ`) and has the same dtype.
@@ -416,8 +418,8 @@ def hook_qat_module(module: Module, func: Callable[..., Any]) -> list[HookHandle
 
 
 def apply_easy_quant(
-    module: Module, data: Tensor, start: float = 0.8, stop: float = 1.2, num: int = 40
-) -> Module:
+    module: _M, data: Tensor, start: float = 0.8, stop: float = 1.2, num: int = 40
+) -> _M:
     """Search the scales that keep each layer's result closest to the float one, by their cosine.
 
     Layer after layer: first the weight's scale, then that of the result, among ``num`` multiples of
