@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from .expr import Expr
     from .traced_module import InternalGraph
 
+    _ActsAs = Tensor  # inside insert_exprs functions and operators take a node for one
+else:
+    _ActsAs = object
+
 __all__ = ["ModuleNode", "Node", "TensorNode"]
 
 
-class Node(Value, abc.ABC):
+class Node(Value, abc.ABC, _ActsAs):
     """Something that an expr makes and others read.
 
     expr: makes it. users: exprs that read it. name: unique in its graph. qualname: where the traced
@@ -39,6 +43,7 @@ class Node(Value, abc.ABC):
     """
 
     expr: Expr = None  # type: ignore[assignment]  # until an expr takes it
+    _name: str
 
     def __init__(self, expr: Expr | None, name: str | None, qualname: str | None) -> None:
         super().__init__()
@@ -187,7 +192,7 @@ class TensorNode(Unknown, Node):
         self._qparams = qparams
         self._value: Tensor | None = None
 
-    @property
+    @property  # type: ignore[override]  # a node may have none
     def shape(self) -> tuple[int, ...] | None:
         """Shape while tracing; None when not known."""
         return self._shape
@@ -199,7 +204,7 @@ class TensorNode(Unknown, Node):
         except TypeError:
             raise TypeError(f"{self._name!r}: a shape is a tuple of int, got {shape!r}") from None
 
-    @property
+    @property  # type: ignore[override]  # as above
     def dtype(self) -> np.dtype | None:
         """dtype while tracing; None when not known."""
         return self._dtype
@@ -208,7 +213,7 @@ class TensorNode(Unknown, Node):
     def dtype(self, dtype: DTypeLike) -> None:
         self._dtype = np.dtype(dtype)
 
-    @property
+    @property  # type: ignore[override]  # as above
     def device(self) -> str | None:
         """Device while tracing; None when not known."""
         return self._device
