@@ -14,9 +14,9 @@ import numpy as np
 
 from .. import _core
 from ..core._telling import no_effect
+from ..module._reach import tensors_in
 from ..reports.progress import while_waiting
 from ..tensor import Tensor
-from ..utils.module_utils import tensors_in
 from . import batches, mismatch
 from .configs import (
     DTRConfig,

@@ -16,9 +16,10 @@ from ..core._telling import deprecated, no_effect
 from ..core.row_gradient import set_to_zero
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
-from ..utils.module_utils import set_expand_structure
 from . import _state
 from ._failing import tell_layer
+from ._reach import set_expand_structure
+from ._scope import of_module
 from ._structure import (
     _CONTAINERS,
     INTERNAL,
@@ -160,7 +161,7 @@ class Module(Holder):
             try:
                 named = scopes.recording.get()
                 if self._forward_pre_hooks or self._forward_hooks or named:
-                    with scopes.of_module(self) if named else nullcontext():
+                    with of_module(self) if named else nullcontext():
                         return self._call_with_hooks(inputs, kwargs)
                 return self.forward(*inputs, **kwargs)
             except Exception as error:

@@ -12,13 +12,13 @@ import numpy as np
 from .. import module as Float
 from ..module import qat as QAT
 from ..module import quantized as Quantized
+from ..module._reach import set_expand_structure
 from ..module._structure import _members
 from ..module.module import Module
 from ..module.qat import QATModule
 from ..module.quantized import QuantizedModule
 from ..tensor import Tensor
 from ..utils.hook import HookHandler
-from ..utils.module_utils import set_expand_structure
 from .fake_quant import LSQ, TQT
 from .observer import MinMaxObserver, PassiveObserver
 from .qconfig import QConfig, ema_fakequant_qconfig

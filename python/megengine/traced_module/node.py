@@ -17,10 +17,10 @@ from .._graph.core import GraphError
 from .._graph.tree import Value
 from .._graph.unknown import Unknown
 from ..core._origin import users_line
+from ..core.qparams import QParams
 from ..device import Device
 from ..fx._watch import OPERATORS
 from ..module import Module
-from ..quantization.utils import QParams
 from ..tensor import Tensor
 from . import module_tracer
 
