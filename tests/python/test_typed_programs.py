@@ -114,6 +114,8 @@ reveal_type(F.minimum(0.5, x))  # Tensor
 reveal_type(F.clip(x, 0, 1))  # Tensor
 reveal_type(F.pow(x, 2))  # Tensor
 reveal_type(F.where(x > 0, x, 0.0))  # Tensor
+reveal_type(F.sqrt(2))  # Tensor
+reveal_type(F.loss.binary_cross_entropy(x, 1.0))  # Tensor
 reveal_type(next(iter(loader)))  # list[ndarray[tuple[Any, ...], dtype[Any]]]
 reveal_type([label for image, label in DataLoader(pictures, preload=True)])  # list[Tensor]
 reveal_type(next(iter(DataLoader(ArrayDataset(np.zeros(3)), preload=True))))  # list[Tensor]

@@ -21,6 +21,7 @@ from ._distances import (
     smooth_l1_loss,
     triplet_margin_loss,
 )
+from ._docs import Operand as _Operand
 from ._loss_parts import reduced, warn_of_broadcast
 
 __all__ = [
@@ -39,13 +40,15 @@ __all__ = [
 ]
 
 
-def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
+def l1_loss(pred: Tensor, label: _Operand, reduction: str = "mean") -> Tensor:
     """Computes the absolute error ``|pred - label|``.
 
     Parameters
     ----------
-    pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+    pred : Tensor
+        Any shape.
+    label : Tensor or number
+        Broadcasts with pred, with a warning if a tensor's shape differs.
     reduction : str
         "mean", "sum" or "none".
 
@@ -72,13 +75,15 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     return reduced(ops.abs(ops.sub(pred, label)), reduction)
 
 
-def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
+def square_loss(pred: Tensor, label: _Operand, reduction: str = "mean") -> Tensor:
     """Computes the squared error ``(pred - label) ** 2``.
 
     Parameters
     ----------
-    pred, label : Tensor
-        Tensors that broadcast, with a warning if their shapes differ.
+    pred : Tensor
+        Any shape.
+    label : Tensor or number
+        Broadcasts with pred, with a warning if a tensor's shape differs.
     reduction : str
         "mean", "sum" or "none".
 
@@ -100,7 +105,7 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     """
     warn_of_broadcast("square_loss", pred, label)
     given = [each for each in (pred, label) if isinstance(each, Tensor)]
-    pred, label = (products.as_reals(each) if isinstance(each, Tensor) else each for each in (pred, label))
+    pred, label = products.as_reals(pred) if isinstance(pred, Tensor) else pred, products.as_reals(label) if isinstance(label, Tensor) else label
     return products.of_reals(reduced(ops.square(ops.sub(pred, label)), reduction), *given)
 
 
@@ -276,7 +281,7 @@ def _of_classes(weight: Tensor, shape: tuple[int, ...], axis: int, op: str) -> T
 
 
 def binary_cross_entropy(
-    pred: Tensor, label: Tensor, with_logits: bool = True, reduction: str = "mean"
+    pred: Tensor, label: _Operand, with_logits: bool = True, reduction: str = "mean"
 ) -> Tensor:
     """Computes ``-(label * log p + (1 - label) * log(1 - p))``, where p is the sigmoid of ``pred``.
 
@@ -285,7 +290,7 @@ def binary_cross_entropy(
     pred : Tensor
         Any shape: logits, for which the loss is finite whatever they are, or probabilities unless
         with_logits.
-    label : Tensor
+    label : Tensor or number
         In [0, 1]; broadcasts with pred, with a warning.
     with_logits : bool
         Whether ``pred`` holds logits; probabilities otherwise, with ``0 * log(0)`` as 0.
@@ -318,7 +323,7 @@ def binary_cross_entropy(
     return reduced(ops.neg(ops.add(positive, negative)), reduction)
 
 
-def _times_log(x: Tensor, y: Tensor) -> Tensor:
+def _times_log(x: _Operand, y: Tensor) -> Tensor:
     """x * log(y), and 0 where x is 0: a certain prediction that is right costs nothing."""
     is_zero = ops.equal(x, 0.0)
     return ops.where(is_zero, 0.0, ops.mul(x, ops.log(ops.where(is_zero, 1.0, y))))
