@@ -272,10 +272,10 @@ class Expr(FxNode):
         return list(dict.fromkeys(user for old, other in pairs for user in old.replace_all_uses(other, only)))
 
     @property
-    def top_graph(self) -> InternalGraph | None:
-        """The graph this expr is in."""
+    def top_graph(self) -> InternalGraph:
+        """The graph this expr is in; None before it is in one."""
         holder: Any = self._holder
-        return holder.view if holder is not None else None
+        return holder.view if holder is not None else None  # type: ignore[return-value]  # programs see those in graphs
 
     def enable_remove(self) -> None:
         """Let ``compile`` take this expr out when nothing needs it."""

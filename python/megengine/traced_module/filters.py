@@ -17,10 +17,12 @@ if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a 
     _T = TypeVar("_T", bound=Expr | Node)
     _E = typing_extensions.TypeVar("_E", bound=Expr, default=Expr)
     _N = typing_extensions.TypeVar("_N", bound=Node, default=Node)
+    _M = typing_extensions.TypeVar("_M", bound=Module, default=Module)
 else:
     _T = TypeVar("_T")
     _E = TypeVar("_E")
     _N = TypeVar("_N")
+    _M = TypeVar("_M")
 
 
 class BaseFilter(Generic[_T]):
@@ -115,7 +117,7 @@ class ExprFilterExprId(ExprFilter[Expr]):
 class NodeFilter(BaseFilter[_N]):
     """Nodes of a graph."""
 
-    def type(self, owner_type: type[Module] | Sequence[type[Module]]) -> NodeFilterType:
+    def type(self, owner_type: type[_M] | Sequence[type[_M]]) -> NodeFilterType[_M]:
         """Module nodes whose modules are of ``owner_type``."""
         return NodeFilterType(self, owner_type)
 
@@ -128,8 +130,8 @@ class NodeFilter(BaseFilter[_N]):
         return NodeFilterName(self, name, ignorecase)
 
 
-class NodeFilterType(NodeFilter[ModuleNode]):
-    def __init__(self, expr_iter: Iterable[Node], owner_type: type[Module] | Sequence[type[Module]]) -> None:
+class NodeFilterType(NodeFilter[ModuleNode[_M]], Generic[_M]):
+    def __init__(self, expr_iter: Iterable[Node], owner_type: type[_M] | Sequence[type[_M]]) -> None:
         super().__init__(expr_iter)
         self.owner_type = tuple(_many(owner_type))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import DTypeLike
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .traced_module import TracedModule
 
 __all__ = ["InternalGraph"]
+
+_M = TypeVar("_M", bound=Module)
 
 
 class NodeRef(int):
@@ -160,7 +162,7 @@ class InternalGraph(Pictured):
         """Exprs by id."""
         return self.exprs(recursive).expr_id(expr_id)
 
-    def get_module_by_type(self, module_cls: type[Module], recursive: bool = True) -> NodeFilter[ModuleNode]:
+    def get_module_by_type(self, module_cls: type[_M], recursive: bool = True) -> NodeFilter[ModuleNode[_M]]:
         """Nodes of modules of class ``module_cls``."""
         if not isinstance(module_cls, type) or not issubclass(module_cls, Module):
             raise AssertionError(f"get_module_by_type: {module_cls!r} is not a class of modules")

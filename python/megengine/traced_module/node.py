@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,11 +25,15 @@ from ..tensor import Tensor
 from . import module_tracer
 
 if TYPE_CHECKING:
+    import typing_extensions  # every checker knows it: its default says what a plain ``ModuleNode`` has
+
     from .expr import Expr
     from .traced_module import InternalGraph
 
+    _M = typing_extensions.TypeVar("_M", bound=Module, default=Module)
     _ActsAs = Tensor  # inside insert_exprs functions and operators take a node for one
 else:
+    _M = TypeVar("_M")
     _ActsAs = object
 
 __all__ = ["ModuleNode", "Node", "TensorNode"]
@@ -92,8 +96,8 @@ class Node(Value, abc.ABC, _ActsAs):
         return [expr for expr in self.readers if expr.op != "output"]
 
     @property
-    def top_graph(self) -> InternalGraph | None:
-        """The graph this node is in."""
+    def top_graph(self) -> InternalGraph:
+        """The graph this node is in; None before it is in one."""
         return self.expr.top_graph if self.expr is not None else None
 
     def _written(self, writer: Any) -> dict[str, Any]:
@@ -139,7 +143,7 @@ class Node(Value, abc.ABC, _ActsAs):
         return memo[id(self)] if id(self) in memo else self.__copy__()
 
 
-class ModuleNode(Node):
+class ModuleNode(Node, Generic[_M]):
     """A module: the traced one itself (``self``), or one read from it."""
 
     def __init__(
@@ -148,13 +152,13 @@ class ModuleNode(Node):
         super().__init__(expr, name, qualname)
 
     @property
-    def owner(self) -> Module:
+    def owner(self) -> _M:
         """The module itself, as the tree holds it now."""
         expr: Any = self.expr  # an Input, GetAttr or Constant
         return expr._module_made()
 
     @property
-    def module_type(self) -> type[Module]:
+    def module_type(self) -> type[_M]:
         """Class of the module."""
         return type(self.owner)
 

@@ -33,13 +33,13 @@ divide = graph.get_method_by_type("__truediv__").as_unique()
 times = divide.inputs[0].expr
 factor = float(times.args[1]) / float(divide.args[1])
 bn = graph.get_module_by_type(M.BatchNorm2d).as_unique().owner
-assert isinstance(bn, M.BatchNorm2d) and bn.weight is not None and bn.bias is not None
+assert bn.weight is not None and bn.bias is not None
 bn.weight = mge.Parameter(bn.weight * factor)
 bn.bias = mge.Parameter(bn.bias * factor)
 graph.replace_node({divide.outputs[0]: times.inputs[0]})
 graph.compile()
 
-with graph.insert_exprs():
+with graph.outputs[0].top_graph.insert_exprs():
     doubled = F.add(graph.outputs[0], graph.outputs[0])
 graph.replace_node({graph.outputs[0]: doubled})
 graph.compile()
