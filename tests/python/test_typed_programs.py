@@ -96,6 +96,9 @@ reveal_type(Net.score(net, x))  # Tensor
 reveal_type(net(x, twice=True))  # tuple[Tensor, int]
 reveal_type(net.fc(x))  # Tensor
 reveal_type(net.fc.weight)  # Parameter
+reveal_type(M.Identity()(x))  # Tensor
+reveal_type(M.LSTM(2, 3)(x))  # tuple[Tensor, tuple[Tensor, Tensor]]
+reveal_type(M.GRUCell(2, 3)(x))  # Tensor
 reveal_type(quantize_qat(net))  # Net
 reveal_type(M.Sequential(net, F.relu)[0])  # Module
 reveal_type(M.Sequential(net, F.relu)[1:])  # Sequential

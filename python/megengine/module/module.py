@@ -151,7 +151,7 @@ class Module(Holder):
 
     # -- calling ---------------------------------------------------------------------------------
 
-    if TYPE_CHECKING:  # a call has the types of the class's forward
+    if TYPE_CHECKING:  # a call has the types of the class's forward; a class whose forward has type parameters or overloads declares its own
 
         def __call__(self: _Computes[_P, _R], *inputs: _P.args, **kwargs: _P.kwargs) -> _R: ...
     else:
