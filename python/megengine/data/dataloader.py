@@ -164,12 +164,12 @@ class DataLoader(Generic[_Sample, _Array]):
     def __init__(self: DataLoader[Any, Any], dataset: _Data[object], sampler: Sampler | None = None, transform: Transform | None = None, collator: Collator | None = None, num_workers: int = 0, timeout: int = 0, preload: bool = False, parallel_stream: bool = False, *, divide: bool | None = None) -> None: ...
     # fmt: on
 
-    def __init__(
+    def __init__(  # type: ignore[misc]  # datasets, transforms and collators are known by their methods
         self,
-        dataset: Any,
+        dataset: Dataset,
         sampler: Sampler | None = None,
-        transform: Any = None,
-        collator: Any = None,
+        transform: Transform | None = None,
+        collator: Collator | None = None,
         num_workers: int = 0,
         timeout: int = 0,
         preload: bool = False,
@@ -200,14 +200,14 @@ class DataLoader(Generic[_Sample, _Array]):
             raise TypeError(
                 f"collator must be a Collator (have apply), got {type(collator).__name__}"
             )
-        self.dataset: Dataset = dataset
+        self.dataset = dataset
         self.num_workers = num_workers
         self.timeout = timeout
         self.preload = preload
         self.parallel_stream = parallel_stream
         self.sampler = _sampler_for(dataset, self.datakind, sampler)
-        self.transform: Transform = transform if transform is not None else PseudoTransform()
-        self.collator: Collator = collator if collator is not None else Collator()
+        self.transform = transform if transform is not None else PseudoTransform()
+        self.collator = collator if collator is not None else Collator()
 
     @overload
     def __iter__(self: DataLoader[_Unknown, object]) -> PreLoader[Any]: ...
