@@ -28,7 +28,7 @@ try() {
     (cd tests/python && "../../$env/bin/python" documented.py ../../docs/cpp.md)
     # shellcheck disable=SC2046
     tools/with_progress.sh "try-$version-pip" "$env/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
-        "$PWD/$(ls dist/$wheel)$extras" "$@" $("$env/bin/python" tools/requirements.py test | grep -v "^ruff\|^mypy")
+        "$PWD/$(ls dist/$wheel)$extras" "$@" $("$env/bin/python" tools/requirements.py test | grep -v "^ruff\|^mypy\|^pyright")
     python=$PWD/$env/bin/python
     (cd / && "$python" -c "import megengine, numpy, sys; print('try_wheels: Python', sys.version.split()[0], 'NumPy', numpy.__version__, megengine.__file__)")
     (cd tests/python && "$python" -m pytest -p no:cacheprovider -n "$jobs" -rs .)

@@ -1,7 +1,7 @@
 """Tensor: a handle on an immutable value. In-place writes make the handle hold another value."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Union
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -12,13 +12,11 @@ from ._words import explain_names
 from .core import ops
 from .core._streams import Stream
 from .core._telling import deprecated, no_effect
+from .core.qparams import QParams, create_qparams
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
 from .core.tensor.shapes import in_order_of, use_symbolic_shape
 from .device import Device, device_of, shown_name
-
-if TYPE_CHECKING:
-    from .quantization.utils import QParams
 
 _HOST, _CUDA = 1, 2  # kinds of device, as DLPack counts them
 _FORMATS = ("default", "nchw", "nhwc")
@@ -68,9 +66,8 @@ class Tensor(ArrayMethodMixin):
     """
 
     grad: "Tensor | None" = None  # what a GradManager found, or None
-    _new_qparams: Callable[[], "QParams"]  # of `quantization.utils`, which stands on tensors and sets it
     dmap_callback: Callable[[str], str] | None = None  # maps device names while loading
-    _qparams: "QParams | None" = None
+    _qparams: QParams | None = None
     _lent: dict[int, Any] | None = None  # by address: what __cuda_array_interface__ gave stays
     _format = "default"  # what the program said; channels-last tensors are known by their layout
     _name: str | None = None
@@ -127,14 +124,14 @@ class Tensor(ArrayMethodMixin):
         return Tensor(data, dtype=dtype, device=device)
 
     @property
-    def shape(self) -> Union[tuple[int, ...], "Tensor"]:
+    def shape(self) -> tuple[int, ...]:
         """The extents as a tuple; in a trace with symbolic_shape as a Tensor, so that arithmetic on
         it is recorded. With a tuple or a list (``x.shape[:1] + (3,)``, ``x.shape == (2, 3)``) that
-        acts as the tuple does.
+        acts as the tuple does, so type checkers are told of the tuple alone.
         """
         shape = self._tuple_shape
         if shape and use_symbolic_shape():
-            return _Shape._of(_core.extents_tensor(self))
+            return _Shape._of(_core.extents_tensor(self))  # type: ignore[return-value]  # it acts as the tuple
         if _core.records_for_dump():
             _core.note_extent_read(self)
         return shape
@@ -173,10 +170,10 @@ class Tensor(ArrayMethodMixin):
         self._format = "default" if self._layout == "channels_last" else fmt
 
     @property
-    def qparams(self) -> "QParams":
+    def qparams(self) -> QParams:
         """The quantization parameters; made when they are first asked for."""
         if self._qparams is None:
-            self._qparams = self._new_qparams()
+            self._qparams = create_qparams()
         return self._qparams
 
     @property
@@ -204,7 +201,7 @@ class Tensor(ArrayMethodMixin):
 
     __hash__ = object.__hash__  # by identity, for == compares elements
 
-    def item(self, *args: Any) -> Any:
+    def item(self, *args: Any) -> float:
         """Returns the only element, or the one at ``*args``, as a Python number.
 
         Parameters

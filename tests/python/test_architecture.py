@@ -129,7 +129,7 @@ def test_locks_are_of_one_kind():
 PACKAGE = ROOT / "python/megengine"
 # All may import these, which import nothing else of ours.
 FREE = {
-    "_core", "_files.disk", "_words", "core._older_names", "core._origin", "core._telling", "logger", "reports.page", "reports.progress", "version",
+    "_core", "_files.disk", "_words", "core._later", "core._older_names", "core._origin", "core._telling", "logger", "reports.page", "reports.progress", "version",
 }  # fmt: skip
 FACES = {"__init__", "__main__", "_compat", "reports"}  # import what they show, and nobody imports them
 
@@ -162,12 +162,12 @@ def package_of(module, packages):
     return next((start for start in starts if start in packages), module)
 
 
-def imported_names(path):
-    """(dotted name within megengine, line) of each import that runs, in functions too."""
+def imports_of(path):
+    """(dotted name within megengine, line, whether it runs) of each import, in functions too; those for type checkers do not run."""
     here = path.relative_to(PACKAGE).with_suffix("").parts
-    waiting = [ast.parse(path.read_text(encoding="utf-8"))]
+    waiting = [(ast.parse(path.read_text(encoding="utf-8")), True)]
     while waiting:
-        node = waiting.pop()
+        node, runs = waiting.pop()
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -177,33 +177,57 @@ def imported_names(path):
             names = [".".join([*start, alias.name]) for alias in node.names]
         for name in names:
             if name.split(".")[0] == "megengine":
-                yield name.removeprefix("megengine").removeprefix(".") or "__init__", node.lineno
-        children = ast.iter_child_nodes(node)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            children = node.orelse
-        waiting += children
+                yield name.removeprefix("megengine").removeprefix(".") or "__init__", node.lineno, runs
+        for_checkers = node.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) else []
+        waiting += ((child, runs and child not in for_checkers) for child in ast.iter_child_nodes(node))
 
 
-def python_arrows():
-    """(file:line, package, what it imports)."""
+def imported_names(path):
+    """(dotted name within megengine, line) of each import that runs."""
+    return ((name, line) for name, line, runs in imports_of(path) if runs)
+
+
+def python_arrows(run=True):
+    """(file:line, package, what it imports); ``run=False`` gives those that are for type checkers."""
     packages = FREE | FACES | {package for packages, _ in rows().values() for package in packages}
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         package = package_of(module, packages)
         assert package in packages, f"{module} is in no row of the table in docs/architecture.md"
-        for name, line in imported_names(path):
-            if package_of(name, packages) != package:
+        for name, line, runs in imports_of(path):
+            if runs == run and package_of(name, packages) != package:
                 yield f"{path.relative_to(PACKAGE)}:{line}", package, package_of(name, packages)
 
 
-def test_every_import_follows_the_arrows():
+def against(arrows):
+    """Those among ``arrows`` that the table does not allow."""
     allowed = set(allowed_arrows())
-    wrong = [
-        f"{place}: {package} imports {target}"
-        for place, package, target in python_arrows()
+    return [
+        (place, package, target)
+        for place, package, target in arrows
         if not (package in FACES or target in FREE or (package, target) in allowed)
     ]
+
+
+def test_every_import_follows_the_arrows():
+    wrong = [f"{place}: {package} imports {target}" for place, package, target in against(python_arrows())]
     assert not wrong, "imports against the arrows:\n" + "\n".join(wrong)
+
+
+# What stands in an annotation only, and above: what takes such a thing belongs there, unless there is a reason.
+NAMED_FROM_BELOW = {
+    ("amp", "autodiff"): "a GradScaler multiplies what the caller's GradManager gives",
+    ("amp", "module"): "it converts and scales what the caller's network has, by its methods",
+    ("distributed", "distributed.checkpoint"): "the package's __getattr__ loads it",
+    ("jit", "_compat"): "the finder of older names gives it",
+}
+
+
+def test_annotations_name_what_stands_above_only_with_a_reason():
+    found = against(python_arrows(run=False))
+    wrong = [f"{place}: {package} names {target}" for place, package, target in found if (package, target) not in NAMED_FROM_BELOW]
+    assert not wrong, "annotations against the arrows:\n" + "\n".join(wrong)
+    assert NAMED_FROM_BELOW.keys() == {(package, target) for _, package, target in found}
 
 
 def test_the_table_allows_nothing_that_nobody_needs():

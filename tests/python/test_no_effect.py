@@ -45,7 +45,6 @@ ALLOWED = {
     "torch_backend/_aten.py:batch_norm_backward": ("mask", "which gradients torch wants: those that it does not read are dropped from the graph"),
     "core/_config.py:attribute_of.write": ("module", "a setter of a property"),
     "core/op_objects.py:OpDef.run": ("inputs", _ABSTRACT),
-    "core/tensor/array_method.py:ArrayMethodMixin.item": ("args", "declared for the type checker"),
     "data/transform/meta_transform.py:Transform.apply": ("input", _ABSTRACT),
     "data/dataloader.py:*_fetcher": ("parallel_stream batch_size place_holder", _INTERFACE),
     "distributed/functional.py:remote_recv": ("inp", "orders operations where they are recorded apart; here they run in order"),
@@ -67,9 +66,7 @@ ALLOWED = {
     "fx/tracer.py:Tracer.*": ("module_qualified_name attr", "subclasses may ask for it"),
     "_compat/network.py:Network.dump": ("keep_param_name", _KEPT),
     "jit/dump.py:Dumping.dump": ("keep_param_name", _KEPT),
-    "jit/steps.py:ManualSteps.*": ("args kwargs", "declared for the type checker"),
-    "jit/skipping.py:Skipping.*": ("args kwargs", "declared for the type checker"),
-    "module/module.py:Module.forward": ("args kwargs inputs", _ABSTRACT),
+    "module/module.py:Module.forward": ("inputs", _ABSTRACT),
     "module/qat/__init__.py:FoldedQAT.fold_weight_bias": ("bn_mean bn_var", _ABSTRACT),
     "module/quantized/__init__.py:QuantizedModule.from_qat_module": ("qat_module", _ABSTRACT),
     "module/rnn.py:RNNBase.create_cell": ("layer", _ABSTRACT),
@@ -111,6 +108,11 @@ class _Forgotten(ast.NodeVisitor):
         self.path.append(node.name)
         self.generic_visit(node)
         self.path.pop()
+
+    def visit_If(self, node):
+        """What is declared for type checkers does not run."""
+        for each in node.orelse if ast.unparse(node.test).endswith("TYPE_CHECKING") else [node]:
+            self.generic_visit(each) if each is node else self.visit(each)
 
     def visit_Assign(self, node):
         """A function that is a row of a public table goes by the row's name."""

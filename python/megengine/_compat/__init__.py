@@ -78,6 +78,7 @@ TABLE = {
     "utils.comp_graph_tools": "_compat.comp_graph_tools",
     **_each("utils.deprecation", "_compat.deprecation", "deprecated_func deprecated_kwargs_default"),
     "utils.future.Future": "_compat.future:Future",
+    "utils.module_utils": "module._reach",
     "utils.naming.AutoNaming": "_compat.naming:AutoNaming",
     "utils.network": "_compat.network",
     "utils.network_node": "_compat.network_node",

@@ -111,7 +111,7 @@ class VarNode(NetworkNode, Tensor):
         return self.device
 
     @property
-    def shape(self) -> tuple[int, ...] | VarNode:
+    def shape(self) -> tuple[int, ...] | VarNode:  # type: ignore[override]  # here it is no tuple
         """Extents: a tuple, or a constant variable after ``set_symbolic_shape(True)``."""
         return self.shapeof() if shapes_are_variables else self._tuple_shape
 

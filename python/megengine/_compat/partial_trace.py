@@ -12,9 +12,9 @@ from .._core import default_random_state
 from ..core._telling import no_effect
 from ..jit.tracing import trace
 from ..module import Module
+from ..module._reach import tensors_in
 from ..tensor import Tensor
 from ..utils.dlpack import to_dlpack
-from ..utils.module_utils import tensors_in
 
 
 def partial_trace(

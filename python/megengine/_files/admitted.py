@@ -74,9 +74,9 @@ def own_name(thing: Any) -> str:
 def _public(package: str) -> Iterator[tuple[str, Any]]:
     """(name, thing) of what a package of ours offers."""
     module = importlib.import_module(f"megengine.{package}")
-    for name, thing in vars(module).items():
+    for name in dict.fromkeys([*vars(module), *dir(module)]):  # with those that are loaded when they are asked for
         if not name.startswith("_"):
-            yield f"megengine.{package}.{name}", thing
+            yield f"megengine.{package}.{name}", getattr(module, name)
 
 
 @functools.cache

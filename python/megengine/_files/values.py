@@ -23,6 +23,7 @@ import numpy as np
 
 from .._graph.tree import FrozenDict, FrozenList, Value
 from ..core.op_objects import OpDef
+from ..core.qparams import QParams
 from ..core.tensor.dtype import (
     QuantDtypeMeta,
     _builtin_quant_dtypes,
@@ -32,7 +33,6 @@ from ..core.tensor.dtype import (
 )
 from ..device import Device
 from ..module import Module
-from ..quantization.utils import QParams
 from ..tensor import Tensor
 from .admitted import Admission, name_of, refused
 

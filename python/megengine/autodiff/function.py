@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .. import _core
 from ..tensor import Tensor
 
 __all__ = ["Function"]
+
+if TYPE_CHECKING:
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R", covariant=True)
+
+    class _Computes(Protocol[_P, _R]):
+        def forward(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
 
 
 class Function:
@@ -86,26 +93,31 @@ class Function:
             """
             raise TypeError(f"{type(self).__name__} does not define backward(self, *output_grads)")
 
-    def __call__(self, *args: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Runs ``forward``. TypeError unless all arguments, and all results, are Tensors."""
-        for position, arg in enumerate(args):
-            if not isinstance(arg, Tensor):
-                raise TypeError(
-                    f"op Function expect type Tensor as inputs, got {type(arg)}\n"
-                    f"  why: argument {position} of {type(self).__name__} is no Tensor\n"
-                    "  fix: pass other values to the constructor and keep them in attributes"
-                )
-        with _core.pause_tapes():
-            results = self.forward(*args)
-        single = isinstance(results, Tensor)
-        outputs = [results] if single else list(results)
-        for output in outputs:
-            if not isinstance(output, Tensor):
-                raise TypeError(
-                    f"{type(self).__name__}.forward must return Tensors, got a {type(output).__name__}"
-                )
-        linked = _core.custom_apply(list(args), outputs, self._backward_of(args))
-        return linked[0] if single else tuple(linked)
+    if TYPE_CHECKING:  # a call has the types of the class's forward
+
+        def __call__(self: _Computes[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    else:
+
+        def __call__(self, *args: Tensor) -> Tensor | tuple[Tensor, ...]:
+            """Runs ``forward``. TypeError unless all arguments, and all results, are Tensors."""
+            for position, arg in enumerate(args):
+                if not isinstance(arg, Tensor):
+                    raise TypeError(
+                        f"op Function expect type Tensor as inputs, got {type(arg)}\n"
+                        f"  why: argument {position} of {type(self).__name__} is no Tensor\n"
+                        "  fix: pass other values to the constructor and keep them in attributes"
+                    )
+            with _core.pause_tapes():
+                results = self.forward(*args)
+            single = isinstance(results, Tensor)
+            outputs = [results] if single else list(results)
+            for output in outputs:
+                if not isinstance(output, Tensor):
+                    raise TypeError(
+                        f"{type(self).__name__}.forward must return Tensors, got a {type(output).__name__}"
+                    )
+            linked = _core.custom_apply(list(args), outputs, self._backward_of(args))
+            return linked[0] if single else tuple(linked)
 
     def _backward_of(self, args: tuple[Tensor, ...]) -> Any:
         shapes = [arg._tuple_shape for arg in args]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import _core
-
-if TYPE_CHECKING:
-    from ..module import Module
 
 recording: ContextVar[bool] = ContextVar("recording", default=False)  # modules enter their scopes
 # A recording for dump notes what looks a tensor up, and the tensor that it has found.
@@ -77,24 +73,3 @@ def note_name(tensor: Any, name: str) -> None:
     _core.set_name(tensor, name)
     if tensor.grad is not None:
         _core.set_name(getattr(tensor.grad, "values", tensor.grad), f"{name}.grad")  # or rows of one
-
-
-@contextlib.contextmanager
-def of_module(module: Module) -> Iterator[None]:
-    """The scope of one module call: its own name, or the attribute path that its parent holds it by.
-
-    The top module counts only if it was named. Operations issued inside and the module's tensors
-    get the scope's path before their names.
-    """
-    push(module.name or module._short_name)
-    try:
-        start = path()
-        _core.set_scope(start)
-        # The outermost module also names the tensors of modules that are never called, such as a tied table.
-        for name, value in module.named_tensors(recursive=len(current()) == 1):
-            holder, _, own = name.rpartition(".")
-            note_name(value, ".".join(filter(None, (start, holder, value.name or own))))
-        yield
-    finally:
-        pop()
-        _core.set_scope(path())

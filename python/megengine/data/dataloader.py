@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from .collator import Collator
 from .dataset import Dataset, StreamDataset
 from .sampler import MapSampler, Sampler, SequentialSampler, StreamSampler
 from .transform import PseudoTransform, Transform
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .transform import VisionTransform
 
 _logger = get_logger(__name__)
 
@@ -51,7 +55,51 @@ def raise_timeout_error() -> NoReturn:
     )
 
 
-class DataLoader:
+_Batch = TypeVar("_Batch")
+if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a plain ``DataLoader`` is
+    import typing_extensions
+
+    _Sample = typing_extensions.TypeVar("_Sample", covariant=True, default=Any)
+    _Array = typing_extensions.TypeVar("_Array", covariant=True, default=np.ndarray)  # or Tensor, with preload
+    _S = TypeVar("_S", covariant=True)
+    _Part = np.ndarray | np.generic | Tensor | float  # becomes one array of a batch
+
+    class _ByIndex(Protocol[_S]):
+        """A dataset, as its __getitem__ is annotated."""
+
+        def __getitem__(self, index: int, /) -> _S: ...
+        def __len__(self) -> int: ...
+
+    class _Stream(Protocol[_S]):
+        """A StreamDataset, as its __iter__ is annotated."""
+
+        def __iter__(self) -> Iterator[_S]: ...
+
+    class _Unknown:
+        """No sample is one, so that only samples of type Any are taken for it."""
+
+    class _Merged(Generic[_S]):
+        """A sample whose batch a collator of the user's makes."""
+
+    class _Applies(Protocol[_S]):
+        """A transform, as its apply is annotated."""
+
+        def apply(self, input: Any, /) -> _S: ...
+        def apply_batch(self, inputs: Sequence[Any], /) -> Any: ...
+
+    class _Merges(Protocol[_S]):
+        """A collator, as its apply is annotated."""
+
+        def apply(self, inputs: Any, /) -> _S: ...
+
+    _Data = _ByIndex[_S] | _Stream[_S]
+    _SameStructure = VisionTransform | PseudoTransform | None
+else:
+    _Sample = TypeVar("_Sample", covariant=True)
+    _Array = TypeVar("_Array", covariant=True)
+
+
+class DataLoader(Generic[_Sample, _Array]):
     """Iterates over a dataset in batches; each ``iter(loader)`` is a new pass.
 
     Parameters
@@ -107,7 +155,22 @@ class DataLoader:
     [[0, 1], [2, 3]]
     """
 
-    def __init__(
+    # fmt: off
+    @overload  # A batch has the structure of a sample, with arrays ...
+    def __init__(self: DataLoader[_S, np.ndarray], dataset: _Data[_S], sampler: Sampler | None = None, transform: _SameStructure = None, collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[False] = False, parallel_stream: bool = False, *, divide: bool | None = None) -> None: ...
+    @overload  # ... or tensors.
+    def __init__(self: DataLoader[_S, Tensor], dataset: _Data[_S], sampler: Sampler | None = None, transform: _SameStructure = None, collator: None = None, num_workers: int = 0, timeout: int = 0, *, preload: Literal[True], parallel_stream: bool = False, divide: bool | None = None) -> None: ...
+    @overload  # What a transform or a collator returns is as its method says.
+    def __init__(self: DataLoader[_S, np.ndarray], dataset: _Data[object], sampler: Sampler | None = None, *, transform: _Applies[_S], collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[False] = False, parallel_stream: bool = False, divide: bool | None = None) -> None: ...
+    @overload
+    def __init__(self: DataLoader[_S, Tensor], dataset: _Data[object], sampler: Sampler | None = None, *, transform: _Applies[_S], collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[True], parallel_stream: bool = False, divide: bool | None = None) -> None: ...
+    @overload
+    def __init__(self: DataLoader[_Merged[_S], np.ndarray], dataset: _Data[object], sampler: Sampler | None = None, transform: Transform | None = None, *, collator: _Merges[_S], num_workers: int = 0, timeout: int = 0, preload: Literal[False] = False, parallel_stream: bool = False, divide: bool | None = None) -> None: ...
+    @overload
+    def __init__(self: DataLoader[Any, Any], dataset: _Data[object], sampler: Sampler | None = None, transform: Transform | None = None, collator: Collator | None = None, num_workers: int = 0, timeout: int = 0, preload: bool = False, parallel_stream: bool = False, *, divide: bool | None = None) -> None: ...
+    # fmt: on
+
+    def __init__(  # type: ignore[misc]  # datasets, transforms and collators are known by their methods
         self,
         dataset: Dataset,
         sampler: Sampler | None = None,
@@ -152,7 +215,21 @@ class DataLoader:
         self.transform = transform if transform is not None else PseudoTransform()
         self.collator = collator if collator is not None else Collator()
 
-    def __iter__(self) -> PreLoader:
+    @overload
+    def __iter__(self: DataLoader[_Unknown, object]) -> PreLoader[Any]: ...
+    @overload
+    def __iter__(self: DataLoader[_Merged[_Batch], object]) -> PreLoader[_Batch]: ...
+    @overload
+    def __iter__(self: DataLoader[_Part, _Batch]) -> PreLoader[_Batch]: ...
+    @overload
+    def __iter__(self: DataLoader[tuple[_Part, ...] | list[_Part], _Batch]) -> PreLoader[list[_Batch]]: ...
+    @overload
+    def __iter__(self: DataLoader[Mapping[str, _Part], _Batch]) -> PreLoader[dict[str, _Batch]]: ...
+    @overload
+    def __iter__(self: DataLoader[str, object]) -> PreLoader[list[str]]: ...
+    @overload
+    def __iter__(self) -> PreLoader[Any]: ...
+    def __iter__(self) -> PreLoader[Any]:
         return (
             _ParallelLoader(self, self.preload)
             if self.num_workers
@@ -183,10 +260,10 @@ class DataLoader:
             )
 
 
-class PreLoader:
+class PreLoader(Generic[_Batch]):
     """Iterator over the batches of a loader; with ``preload`` it gives tensors and loads ahead."""
 
-    def __init__(self, loader: DataLoader, preload: bool) -> None:
+    def __init__(self, loader: DataLoader[Any, Any], preload: bool) -> None:
         self.dataset = loader.dataset
         self.sampler = loader.sampler
         self.seed = int(np.random.randint(0, 2**31 - 1)) if loader.num_workers else 0
@@ -206,16 +283,16 @@ class PreLoader:
             self._uploads = _core.Uploads(device)
             self._ahead = 1 if device.startswith("cpu") else 2  # a copy waits for the steps queued before it
 
-    def __iter__(self) -> PreLoader:
+    def __iter__(self) -> Self:
         return self
 
     def __len__(self) -> int:
         """As of the loader: the batches of the whole pass, however many were given."""
         return len(self.sampler)  # type: ignore[arg-type]  # whose TypeError this is
 
-    def __next__(self) -> Any:
+    def __next__(self) -> _Batch:
         if not self.preload:
-            batch = self._next_batch()
+            batch: _Batch = self._next_batch()
         else:
             self._load_ahead()
             if not self.pre_load_device_cache:
@@ -241,10 +318,10 @@ class PreLoader:
         raise StopIteration
 
 
-class _SerialLoader(PreLoader):
+class _SerialLoader(PreLoader[Any]):
     """Loads in this process, one batch per ``next``."""
 
-    def __init__(self, loader: DataLoader, preload: bool) -> None:
+    def __init__(self, loader: DataLoader[Any, Any], preload: bool) -> None:
         super().__init__(loader, preload)
         self._fetch = _make_fetch(
             self.datakind, self.dataset, self.transform, self.collator, self.parallel_stream
@@ -262,10 +339,10 @@ class _SerialLoader(PreLoader):
         return batch
 
 
-class _ParallelLoader(PreLoader):
+class _ParallelLoader(PreLoader[Any]):
     """Loads with worker processes, which end with this iterator, with an error, or with Ctrl-C."""
 
-    def __init__(self, loader: DataLoader, preload: bool) -> None:
+    def __init__(self, loader: DataLoader[Any, Any], preload: bool) -> None:
         super().__init__(loader, preload)
         one_stream = self.datakind == "stream" and not self.parallel_stream
         make_fetch = functools.partial(

@@ -9,7 +9,7 @@ import signal
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from ..device import get_device_count
 from ..utils.after_fork import run_in_fresh_thread
@@ -17,14 +17,30 @@ from ._environment import TOKEN, host_for
 from .group import _finish, _forget, _report_failure, check_device_type, init_process_group
 
 if TYPE_CHECKING:
+    import typing_extensions  # every checker knows it: its defaults say what a plain ``launcher`` is
+
     from .server import Server
+
+    _P = typing_extensions.ParamSpec("_P", default=...)
+    _R = typing_extensions.TypeVar("_R", default=Any)
+    _Q = ParamSpec("_Q")
+    _S = TypeVar("_S")
+
+    class _Function:
+        """What a `launcher` given options alone takes."""
+
+    class _Launched:
+        """What it makes of that."""
+else:
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
 
 WARN_SUBPROCESS_EXIT_WITHOUT_RETURN = "subprocess exited with code 0 but did not return a value"
 
 _LAST_WORDS_SECONDS = 3.0  # so long, after one process failed, the others may say why
 
 
-class launcher:
+class launcher(Generic[_P, _R]):
     """Decorates a function: a call runs it in several processes and returns the list of their
     results, by rank.
 
@@ -78,6 +94,13 @@ class launcher:
 
     _runs_here = False  # ``plan --world``: the function runs in the process that calls it, as a world of one
 
+    # fmt: off
+    @overload
+    def __init__(self, func: Callable[_P, _R], n_gpus: int | None = None, world_size: int | None = None, rank_start: int = 0, master_ip: str = "localhost", port: int = 0, device_type: str = "xpu", backend: str = "nccl", timeout: float = 600.0) -> None: ...
+    @overload
+    def __init__(self: launcher[[_Function], _Launched], func: None = None, n_gpus: int | None = None, world_size: int | None = None, rank_start: int = 0, master_ip: str = "localhost", port: int = 0, device_type: str = "xpu", backend: str = "nccl", timeout: float = 600.0) -> None: ...
+    # fmt: on
+
     def __init__(
         self,
         func: Callable[..., Any] | None = None,
@@ -114,6 +137,10 @@ class launcher:
         if func is not None:
             functools.update_wrapper(self, func)
 
+    @overload
+    def __call__(self: launcher[[_Function], _Launched], function: Callable[_Q, _S], /) -> launcher[_Q, _S]: ...  # type: ignore[overload-overlap]  # no function takes a _Function
+    @overload
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> list[_R]: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.func is None:  # @launcher(n_gpus=2): this call brings the function
             if len(args) != 1 or kwargs or not callable(args[0]):
@@ -163,7 +190,7 @@ class _Worker:
     """One process and the connection that brings its result."""
 
     def __init__(
-        self, owner: launcher, device: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, owner: launcher[..., Any], device: int, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         import multiprocessing  # takes 20 ms, which importing megengine should not cost
 

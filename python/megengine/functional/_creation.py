@@ -15,6 +15,7 @@ from ..core.tensor.shapes import broadcast_to as _broadcast_to
 from ..core.tensor.shapes import full_like as _full_like
 from ..device import Device
 from ..tensor import Tensor
+from ._docs import Operand
 
 __all__ = [
     "arange", "complex", "eye", "full", "full_like", "imag", "linspace", "ones", "ones_like",
@@ -408,12 +409,12 @@ def linspace(
     return on(device, _constant(np.linspace(start, stop, count), dtype))
 
 
-def complex(real: Tensor, imag: Tensor) -> Tensor:
+def complex(real: Operand, imag: Operand) -> Tensor:
     """Makes complex64 numbers from their real and imaginary parts.
 
     Parameters
     ----------
-    real, imag : Tensor
+    real, imag : Tensor or number
         Shapes that broadcast; they are cast to float32.
 
     Returns
@@ -476,12 +477,12 @@ def imag(complex: Tensor) -> Tensor:
     return ops.imag(complex)
 
 
-def polar(abs: Tensor, angle: Tensor) -> Tensor:
+def polar(abs: Operand, angle: Operand) -> Tensor:
     """Makes complex64 numbers from their magnitudes and angles, ``abs * exp(1j * angle)``.
 
     Parameters
     ----------
-    abs, angle : Tensor
+    abs, angle : Tensor or number
         Float32, shapes that broadcast; angle is in radians.
 
     Returns

@@ -5,6 +5,7 @@ from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import normalize_axis
 from ..tensor import Tensor
+from ._docs import Operand
 from ._loss_parts import reduced, warn_of_broadcast
 from .math import norm
 
@@ -73,14 +74,16 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return norm(ops.add(ops.sub(_to_high(x1), _to_high(x2)), eps), p, axis=-1, keepdims=keepdims)
 
 
-def huber_loss(pred: Tensor, label: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+def huber_loss(pred: Tensor, label: Operand, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Computes half of the squared error up to ``delta``, and from there on a line with the same
     slope.
 
     Parameters
     ----------
-    pred, label : Tensor
-        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
+    pred : Tensor
+        Predicted values.
+    label : Tensor or number
+        True values. The shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
     delta : float
@@ -114,14 +117,16 @@ def huber_loss(pred: Tensor, label: Tensor, reduction: str = "mean", delta: floa
     return reduced(ops.mul(near, ops.sub(error, ops.mul(near, 0.5))), reduction)
 
 
-def smooth_l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(pred: Tensor, label: Operand, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Computes the absolute error less ``beta / 2``, and below ``beta`` a parabola with the same
     slope: `huber_loss` divided by ``beta``.
 
     Parameters
     ----------
-    pred, label : Tensor
-        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
+    pred : Tensor
+        Predicted values.
+    label : Tensor or number
+        True values. The shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
     beta : float

@@ -12,7 +12,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Tensor])
 FLOAT = """
     Parameters
     ----------
-    x : Tensor
+    x : Tensor or number
         Any shape, float dtype; integers compute in float32.
 
     Returns
@@ -23,7 +23,7 @@ FLOAT = """
 SAME = """
     Parameters
     ----------
-    x : Tensor
+    x : Tensor or number
         Any shape and dtype.
 
     Returns

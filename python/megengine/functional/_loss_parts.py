@@ -4,6 +4,7 @@ import warnings
 
 from ..core import ops
 from ..tensor import Tensor
+from ._docs import Operand
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
@@ -17,7 +18,7 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     raise ValueError(f"{reduction} is not a valid value for reduction\n  fix: use 'mean', 'sum' or 'none'")
 
 
-def warn_of_broadcast(name: str, pred: Tensor, label: Tensor) -> None:
+def warn_of_broadcast(name: str, pred: Tensor, label: Operand) -> None:
     """Warns the caller of the loss ``name`` where the two have different shapes."""
     shapes = getattr(pred, "_tuple_shape", ()), getattr(label, "_tuple_shape", ())
     if shapes[0] != shapes[1] and all(shapes):

@@ -376,7 +376,7 @@ def greater_equal(x: Operand, y: Operand) -> Tensor:
 
 
 @_tells(SAME)
-def neg(x: Tensor) -> Tensor:
+def neg(x: Operand) -> Tensor:
     """Negates ``x``, elementwise.
 
     Examples
@@ -388,12 +388,12 @@ def neg(x: Tensor) -> Tensor:
     return ops.neg(x)
 
 
-def abs(x: Tensor) -> Tensor:
+def abs(x: Operand) -> Tensor:
     """Computes the magnitude ``|x|``, elementwise.
 
     Parameters
     ----------
-    x : Tensor
+    x : Tensor or number
         Any shape and dtype. The gradient at 0 is that of ``-x``.
 
     Returns
@@ -411,7 +411,7 @@ def abs(x: Tensor) -> Tensor:
 
 
 @_tells(SAME)
-def square(x: Tensor) -> Tensor:
+def square(x: Operand) -> Tensor:
     """Computes ``x * x``, elementwise.
 
     Examples
@@ -424,7 +424,7 @@ def square(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def sqrt(x: Tensor) -> Tensor:
+def sqrt(x: Operand) -> Tensor:
     """Computes the square root, elementwise; NaN below 0.
 
     Examples
@@ -437,7 +437,7 @@ def sqrt(x: Tensor) -> Tensor:
 
 
 @_tells(SAME)
-def round(x: Tensor) -> Tensor:
+def round(x: Operand) -> Tensor:
     """Rounds to the nearest whole number, elementwise, halves away from 0.
 
     Examples
@@ -450,7 +450,7 @@ def round(x: Tensor) -> Tensor:
 
 
 @_tells(SAME)
-def ceil(x: Tensor) -> Tensor:
+def ceil(x: Operand) -> Tensor:
     """Rounds up, to the smallest whole number not below ``x``, elementwise.
 
     Examples
@@ -463,7 +463,7 @@ def ceil(x: Tensor) -> Tensor:
 
 
 @_tells(SAME)
-def floor(x: Tensor) -> Tensor:
+def floor(x: Operand) -> Tensor:
     """Rounds down, to the largest whole number not above ``x``, elementwise.
 
     Examples
@@ -475,12 +475,12 @@ def floor(x: Tensor) -> Tensor:
     return ops.floor(x)
 
 
-def logical_not(x: Tensor) -> Tensor:
+def logical_not(x: Operand) -> Tensor:
     """Tells where ``x`` is false, elementwise.
 
     Parameters
     ----------
-    x : Tensor
+    x : Tensor or number
         Any shape, dtype bool.
 
     Returns
@@ -503,7 +503,7 @@ def logical_not(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def tanh(x: Tensor) -> Tensor:
+def tanh(x: Operand) -> Tensor:
     """Computes the hyperbolic tangent, elementwise.
 
     Examples
@@ -516,7 +516,7 @@ def tanh(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def exp(x: Tensor) -> Tensor:
+def exp(x: Operand) -> Tensor:
     """Computes e to the power ``x``, elementwise.
 
     Examples
@@ -529,7 +529,7 @@ def exp(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def expm1(x: Tensor) -> Tensor:
+def expm1(x: Operand) -> Tensor:
     """Computes ``exp(x) - 1``, elementwise, exact near 0.
 
     Examples
@@ -542,7 +542,7 @@ def expm1(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def log(x: Tensor) -> Tensor:
+def log(x: Operand) -> Tensor:
     """Computes the natural logarithm, elementwise; -inf at 0, NaN below.
 
     Examples
@@ -555,7 +555,7 @@ def log(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def log1p(x: Tensor) -> Tensor:
+def log1p(x: Operand) -> Tensor:
     """Computes ``log(1 + x)``, elementwise, exact near 0.
 
     Examples
@@ -568,7 +568,7 @@ def log1p(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def cos(x: Tensor) -> Tensor:
+def cos(x: Operand) -> Tensor:
     """Computes the cosine of angles in radians, elementwise.
 
     Examples
@@ -581,7 +581,7 @@ def cos(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def sin(x: Tensor) -> Tensor:
+def sin(x: Operand) -> Tensor:
     """Computes the sine of angles in radians, elementwise.
 
     Examples
@@ -594,7 +594,7 @@ def sin(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def tan(x: Tensor) -> Tensor:
+def tan(x: Operand) -> Tensor:
     """Computes the tangent of angles in radians, elementwise.
 
     Examples
@@ -607,7 +607,7 @@ def tan(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def acos(x: Tensor) -> Tensor:
+def acos(x: Operand) -> Tensor:
     """Computes the angle in [0, pi] (radians) of a cosine, elementwise; NaN outside of [-1, 1].
 
     Examples
@@ -620,7 +620,7 @@ def acos(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def asin(x: Tensor) -> Tensor:
+def asin(x: Operand) -> Tensor:
     """Computes the angle in [-pi/2, pi/2] (radians) of a sine, elementwise; NaN outside of [-1, 1].
 
     Examples
@@ -633,7 +633,7 @@ def asin(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def atan(x: Tensor) -> Tensor:
+def atan(x: Operand) -> Tensor:
     """Computes the angle in (-pi/2, pi/2) (radians) of a tangent, elementwise.
 
     Examples
@@ -646,7 +646,7 @@ def atan(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def cosh(x: Tensor) -> Tensor:
+def cosh(x: Operand) -> Tensor:
     """Computes the hyperbolic cosine, elementwise.
 
     Examples
@@ -659,7 +659,7 @@ def cosh(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def sinh(x: Tensor) -> Tensor:
+def sinh(x: Operand) -> Tensor:
     """Computes the hyperbolic sine, elementwise.
 
     Examples
@@ -672,7 +672,7 @@ def sinh(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def acosh(x: Tensor) -> Tensor:
+def acosh(x: Operand) -> Tensor:
     """Computes the inverse hyperbolic cosine, elementwise; NaN below 1.
 
     Examples
@@ -685,7 +685,7 @@ def acosh(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def asinh(x: Tensor) -> Tensor:
+def asinh(x: Operand) -> Tensor:
     """Computes the inverse hyperbolic sine, elementwise.
 
     Examples
@@ -698,7 +698,7 @@ def asinh(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def atanh(x: Tensor) -> Tensor:
+def atanh(x: Operand) -> Tensor:
     """Computes the inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN outside.
 
     Examples
@@ -711,7 +711,7 @@ def atanh(x: Tensor) -> Tensor:
 
 
 @_tells(FLOAT)
-def erf(x: Tensor) -> Tensor:
+def erf(x: Operand) -> Tensor:
     """Computes the error function, ``2 / sqrt(pi) * integral of exp(-t**2)`` from 0 to ``x``.
 
     Examples

@@ -21,6 +21,7 @@ from ._distances import (
     smooth_l1_loss,
     triplet_margin_loss,
 )
+from ._docs import Operand as _Operand
 from ._loss_parts import reduced as _reduced
 from ._loss_parts import warn_of_broadcast as _warn_of_broadcast
 
@@ -40,13 +41,15 @@ __all__ = [
 ]
 
 
-def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
+def l1_loss(pred: Tensor, label: _Operand, reduction: str = "mean") -> Tensor:
     """Computes the absolute error ``|pred - label|``.
 
     Parameters
     ----------
-    pred, label : Tensor
-        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
+    pred : Tensor
+        Predicted values.
+    label : Tensor or number
+        True values. The shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
 
@@ -78,13 +81,15 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     return _reduced(_ops.abs(_ops.sub(pred, label)), reduction)
 
 
-def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
+def square_loss(pred: Tensor, label: _Operand, reduction: str = "mean") -> Tensor:
     """Computes the squared error ``(pred - label) ** 2``.
 
     Parameters
     ----------
-    pred, label : Tensor
-        Predicted and true values, whose shapes broadcast; a warning says so if they differ.
+    pred : Tensor
+        Predicted values.
+    label : Tensor or number
+        True values. The shapes broadcast; a warning says so if they differ.
     reduction : str
         "mean", "sum" or "none".
 
@@ -295,7 +300,7 @@ def _of_classes(weight: Tensor, shape: tuple[int, ...], axis: int, op: str) -> T
 
 
 def binary_cross_entropy(
-    pred: Tensor, label: Tensor, with_logits: bool = True, reduction: str = "mean"
+    pred: Tensor, label: _Operand, with_logits: bool = True, reduction: str = "mean"
 ) -> Tensor:
     """Computes ``-(label * log p + (1 - label) * log(1 - p))``, where p is the sigmoid of ``pred``.
 
@@ -303,7 +308,7 @@ def binary_cross_entropy(
     ----------
     pred : Tensor
         Logits of any shape and value, or probabilities unless with_logits.
-    label : Tensor
+    label : Tensor or number
         True values in [0, 1], whose shape broadcasts with that of ``pred``; a warning says so if
         they differ.
     with_logits : bool
@@ -341,7 +346,7 @@ def binary_cross_entropy(
     return _reduced(_ops.neg(_ops.add(positive, negative)), reduction)
 
 
-def _times_log(x: Tensor, y: Tensor) -> Tensor:
+def _times_log(x: _Operand, y: Tensor) -> Tensor:
     """x * log(y), and 0 where x is 0: a certain prediction that is right costs nothing."""
     is_zero = _ops.equal(x, 0.0)
     return _ops.where(is_zero, 0.0, _ops.mul(x, _ops.log(_ops.where(is_zero, 1.0, y))))

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import module as M
 from .._graph.rows import Measured, type_text
-from ..utils.module_utils import kept_tensors, tensors_in
+from ..module._reach import kept_tensors, tensors_in
 from .graph import Graph
 from .node import Argument, Node, Target, attribute_at, map_arg
 

@@ -16,7 +16,7 @@ from .._graph.core import Call, GraphError
 from .._graph.rows import KINDS, Row, type_text
 from .._graph.tree import Value, map_leaves, map_values, tree_text
 from ..core._origin import users_line
-from ..utils.module_utils import get_expand_structure
+from ..module._reach import get_expand_structure
 
 if TYPE_CHECKING:
     from .graph import Graph

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from .. import _core
+from ..module._reach import tensors_in
 from ..tensor import Tensor
-from ..utils.module_utils import tensors_in
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..module._reach import tensors_in
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-from ..utils.module_utils import tensors_in
 
 if TYPE_CHECKING:
     from .._core import TraceFunction

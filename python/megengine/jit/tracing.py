@@ -8,15 +8,15 @@ import os
 import types
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from .. import _core
 from ..core._telling import no_effect
+from ..module._reach import tensors_in
 from ..reports.progress import while_waiting
 from ..tensor import Tensor
-from ..utils.module_utils import tensors_in
 from . import batches, mismatch
 from .configs import (
     DTRConfig,
@@ -36,12 +36,20 @@ from .skipping import Skipping
 from .steps import ManualSteps
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from .guards import Guards
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a plain ``trace`` is
+    import typing_extensions
+
+    _P = typing_extensions.ParamSpec("_P", default=...)
+    _R = typing_extensions.TypeVar("_R", default=Any)
+else:
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
+_Q = ParamSpec("_Q")
+_S = TypeVar("_S")
 
 TraceError = _core.TraceError
 
@@ -87,12 +95,21 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
     return bool(np.all(lhs == rhs))
 
 
+if TYPE_CHECKING:
 
+    class _Function:
+        """What `trace` given options alone takes."""
 
-class _Decorator(Protocol):
-    """What ``trace`` gives without a function: called with one, it traces that."""
+    class _Traced:
+        """What it makes of that."""
 
-    def __call__(self, function: Callable[_P, _R], /) -> trace[_P, _R]: ...
+    class _Method(Shown[...], ManualSteps, Dumping, Generic[_P, _R]):
+        """A traced function that is the method of an object: it has what the function has, and is called without the object."""
+
+        __func__: trace[..., _R]
+        __self__: object
+
+        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
 
 
 class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
@@ -207,19 +224,17 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
     # `python -m megengine plan` puts a function here: it is given each call, which then does not run.
     _planned_by: Callable[[trace[..., Any], tuple[Any, ...], dict[str, Any]], Any] | None = None
 
-    @overload
-    def __new__(cls, function: Callable[_P, _R], **options: Unpack[Options]) -> trace[_P, _R]: ...
-    @overload
-    def __new__(cls, **options: Unpack[Options]) -> _Decorator: ...  # type: ignore[misc]  # no trace yet
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if not args and "function" not in kwargs:
-            return functools.partial(cls, **kwargs)
-        return super().__new__(cls)
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args, **kwargs):
+            if not args and "function" not in kwargs:
+                return functools.partial(cls, **kwargs)
+            return super().__new__(cls)
 
     @overload
     def __init__(self, function: Callable[_P, _R], **options: Unpack[Options]) -> None: ...
-    @overload  # for checkers that ask __init__ what __new__ makes: called with a function, it gives something like it
-    def __init__(self: trace[[Callable[..., Any]], trace[..., Any]], **options: Unpack[Options]) -> None: ...
+    @overload  # without a function it makes what takes one; a checker calls this a trace, whose `__call__` says the same
+    def __init__(self: trace[[_Function], _Traced], **options: Unpack[Options]) -> None: ...
     def __init__(  # type: ignore[misc]  # it takes no other options than these
         self,
         function: Callable[_P, _R],
@@ -321,6 +336,10 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
             "  fix: copy fn.__wrapped__ and trace the copy; of a module save the state_dict(), or delete the attribute that is traced before"
         )
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self: trace[Concatenate[_S, _Q], _R], instance: _S, owner: type | None = None) -> _Method[_Q, _R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
@@ -344,7 +363,11 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
 
     if TYPE_CHECKING:
 
-        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        @overload
+        def __call__(self: trace[[_Function], _Traced], function: Callable[_Q, _S], /) -> trace[_Q, _S]: ...
+        @overload
+        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
             """The extension takes each call (`_core._set_trace_class`), and answers it where it knows that the body would do the same."""
             return self._call(*args, **kwargs)
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .. import _words
+from ..core import _later
 from . import init
 from .activation import GELU, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax
 from .adaptive_pooling import (
@@ -80,27 +81,6 @@ from .units import (
     ReLU6,
     Softplus,
     Tanh,
-)
-from .vision import (
-    ActiveBlur,
-    AdditiveElemwise,
-    AdditiveGaussianNoise,
-    AdditiveLaplaceNoise,
-    AdditivePoissonNoise,
-    CropAndPad,
-    Cutmix,
-    Dilation,
-    Emboss,
-    FillPoly,
-    Flip,
-    GaussianBlur,
-    LinearContrast,
-    Mixup,
-    Remap,
-    Resize,
-    Rot90,
-    Rotate,
-    Sharpen,
 )
 
 __all__ = [
@@ -232,5 +212,28 @@ __all__ = [
 ]
 
 
-if not _TYPE_CHECKING:
-    __getattr__ = _words.module_getattr(__name__, "M")
+if _TYPE_CHECKING:
+    from .vision import (
+        ActiveBlur,
+        AdditiveElemwise,
+        AdditiveGaussianNoise,
+        AdditiveLaplaceNoise,
+        AdditivePoissonNoise,
+        CropAndPad,
+        Cutmix,
+        Dilation,
+        Emboss,
+        FillPoly,
+        Flip,
+        GaussianBlur,
+        LinearContrast,
+        Mixup,
+        Remap,
+        Resize,
+        Rot90,
+        Rotate,
+        Sharpen,
+    )
+else:
+    _in_vision = " ".join(name for name in __all__ if name not in globals())
+    __getattr__, __dir__ = _later.names_of(__name__, {"": "vision", "vision": _in_vision}, _words.module_getattr(__name__, "M"))

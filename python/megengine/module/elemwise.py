@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import functional as F
 from ..core.tensor.elemwise_modes import function_of, mode_of
@@ -11,6 +11,8 @@ from ..tensor import Tensor
 from .module import Module
 
 __all__ = ["Concat", "Elemwise", "Identity"]
+
+_T = TypeVar("_T")
 
 
 class Concat(Module):
@@ -105,6 +107,10 @@ class Identity(Module):
     >>> model(mge.functional.ones((1, 4))).shape
     (1, 8)
     """
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: _T) -> _T: ...
 
     def forward(self, x: Any) -> Any:
         """Returns ``x`` itself.

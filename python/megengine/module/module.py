@@ -6,7 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from ..core._telling import deprecated, no_effect
 from ..core.row_gradient import set_to_zero
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
-from ..utils.module_utils import set_expand_structure
 from . import _state
 from ._failing import tell_layer
+from ._reach import set_expand_structure
+from ._scope import of_module
 from ._structure import (
     _CONTAINERS,
     INTERNAL,
@@ -32,6 +33,13 @@ from ._structure import (
 )
 
 __all__ = ["Module"]
+
+if TYPE_CHECKING:
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R", covariant=True)
+
+    class _Computes(Protocol[_P, _R]):
+        def forward(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
 
 
 class Module(Holder):
@@ -143,17 +151,22 @@ class Module(Holder):
 
     # -- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Runs the forward pre-hooks, ``forward`` and the forward hooks."""
-        try:
-            named = scopes.recording.get()
-            if self._forward_pre_hooks or self._forward_hooks or named:
-                with scopes.of_module(self) if named else nullcontext():
-                    return self._call_with_hooks(inputs, kwargs)
-            return self.forward(*inputs, **kwargs)
-        except Exception as error:
-            tell_layer(error, self)
-            raise
+    if TYPE_CHECKING:  # a call has the types of the class's forward; a class whose forward has type parameters or overloads declares its own
+
+        def __call__(self: _Computes[_P, _R], *inputs: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    else:
+
+        def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+            """Runs the forward pre-hooks, ``forward`` and the forward hooks."""
+            try:
+                named = scopes.recording.get()
+                if self._forward_pre_hooks or self._forward_hooks or named:
+                    with of_module(self) if named else nullcontext():
+                        return self._call_with_hooks(inputs, kwargs)
+                return self.forward(*inputs, **kwargs)
+            except Exception as error:
+                tell_layer(error, self)
+                raise
 
     def _call_with_hooks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for hook in tuple(self._forward_pre_hooks.values()):
@@ -167,7 +180,7 @@ class Module(Holder):
                 outputs = changed
         return outputs
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandler:
+    def register_forward_pre_hook(self, hook: Callable[[Self, tuple[Any, ...]], Any]) -> HookHandler:
         """Calls ``hook(module, inputs)`` before each forward.
 
         Parameters
@@ -183,7 +196,7 @@ class Module(Holder):
         """
         return HookHandler(self._forward_pre_hooks, hook)
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandler:
+    def register_forward_hook(self, hook: Callable[[Self, tuple[Any, ...], Any], Any]) -> HookHandler:
         """Calls ``hook(module, inputs, outputs)`` after each forward.
 
         Parameters

@@ -10,7 +10,7 @@ order reset, update, new. All parameters start uniform within 1 / sqrt(hidden_si
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -126,6 +126,10 @@ class RNNCell(RNNCellBase):
     (2, 8)
     """
 
+    if TYPE_CHECKING:
+
+        def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor: ...
+
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
     ) -> None:
@@ -172,6 +176,10 @@ class LSTMCell(RNNCellBase):
     ((2, 8), (2, 8))
     """
 
+    if TYPE_CHECKING:
+
+        def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]: ...
+
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__(input_size, hidden_size, bias, num_chunks=4)
 
@@ -216,6 +224,10 @@ class GRUCell(RNNCellBase):
     >>> M.GRUCell(4, 8)(mge.functional.ones((2, 4))).shape
     (2, 8)
     """
+
+    if TYPE_CHECKING:
+
+        def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor: ...
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__(input_size, hidden_size, bias, num_chunks=3)
@@ -512,6 +524,11 @@ class RNN(RNNBase):
     ((3, 5, 16), (4, 3, 8))
     """
 
+    if TYPE_CHECKING:
+
+        def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+
     _projects = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -590,6 +607,11 @@ class GRU(RNNBase):
     ((5, 3, 16), (2, 3, 8))
     """
 
+    if TYPE_CHECKING:
+
+        def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+
     _projects = False
 
     def create_cell(self, layer: int) -> GRUCell:
@@ -639,6 +661,10 @@ class LSTM(RNNBase):
     >>> output.shape, h.shape, c.shape
     ((5, 3, 8), (1, 3, 8), (1, 3, 8))
     """
+
+    if TYPE_CHECKING:
+
+        def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

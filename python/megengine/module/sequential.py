@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
+from ..tensor import Tensor
 from .module import Module
 
 __all__ = ["Sequential"]
@@ -70,7 +71,12 @@ class Sequential(Module):
                 "  fix: for a list write Sequential(*layers)"
             )
 
-    def __getitem__(self, idx: int | slice) -> _Layer:
+    @overload
+    def __getitem__(self, idx: int) -> Module: ...
+    @overload
+    def __getitem__(self, idx: slice) -> Sequential: ...
+    def __getitem__(self, idx: int | slice) -> Module:
+        """A layer, or a Sequential of some. A checker is told that all are modules, for nearly all are."""
         if isinstance(idx, slice):
             return Sequential(
                 OrderedDict((key, getattr(self, key)) for key in self.layer_keys[idx])
@@ -91,13 +97,21 @@ class Sequential(Module):
     def __len__(self) -> int:
         return len(self.layer_keys)
 
-    def __iter__(self) -> Iterator[_Layer]:
+    def __iter__(self) -> Iterator[Module]:
         return iter(self.layer_values)
 
     @property
-    def layer_values(self) -> list[_Layer]:
+    def layer_values(self) -> list[Module]:
         """The layers in the order of calls."""
         return [getattr(self, key) for key in self.layer_keys]
+
+    if TYPE_CHECKING:  # of a tensor nearly all make a tensor
+
+        @overload
+        def __call__(self, inp: Tensor) -> Tensor: ...
+        @overload
+        def __call__(self, inp: Any) -> Any: ...
+        def __call__(self, inp: Any) -> Any: ...
 
     def forward(self, inp: Any) -> Any:
         """Returns what the last layer makes of ``inp``; ``inp`` itself when there are no layers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from .._files.disk import naming
 from ..reports.progress import Progress
@@ -15,6 +15,9 @@ from ._emitter import Emitter
 from ._proto import OLDEST_OPSET, onnx
 from ._recorded import record, refuse, resized
 from ._to_onnx import write_node
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 DEFAULT_OPSET = 20
 _LARGEST_MESSAGE = 2**31 - 2**20  # bytes of one protobuf message, with room for the graph
@@ -28,8 +31,8 @@ def export(
     opset: int = DEFAULT_OPSET,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    dynamic_axes: Mapping[str, Any] | None = None,
-) -> Any:
+    dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
+) -> ModelProto:
     """Writes what ``model(*args)`` computes as an ONNX model.
 
     Parameters

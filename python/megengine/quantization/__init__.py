@@ -1,6 +1,7 @@
 """Quantization: observers find ranges, fake quantizers round in float, `quantize_qat` puts them into a model,
 `quantize` makes it compute on integers."""
 
+from ..core.qparams import QParams, QuantMode, create_qparams
 from .fake_quant import LSQ, TQT, FakeQuantize
 from .observer import (
     ExponentialMovingAverageObserver,
@@ -34,7 +35,7 @@ from .quantize import (
     quantize_weights,
     reset_qconfig,
 )
-from .utils import QParams, QuantMode, create_qparams, fake_quant_bias, fake_quant_tensor
+from .utils import fake_quant_bias, fake_quant_tensor
 
 __all__ = [
     "LSQ",

@@ -6,19 +6,11 @@ import math
 from typing import Any
 
 from .. import functional as F
+from ..core.qparams import LSQParams, QParams, QuantMode, create_qparams
 from ..core.tensor.dtype import QuantDtypeMeta
 from ..tensor import Parameter, Tensor
 from .observer import Switched
-from .utils import (
-    LSQParams,
-    QParams,
-    QParamsModuleMixin,
-    QuantMode,
-    create_qparams,
-    fake_quant_tensor,
-    lsq_forward,
-    tqt_forward,
-)
+from .utils import QParamsModuleMixin, fake_quant_tensor, lsq_forward, tqt_forward
 
 __all__ = ["LSQ", "TQT", "FakeQuantize"]
 

@@ -12,11 +12,12 @@ from typing import Any, Self
 import numpy as np
 
 from .. import functional as F
+from ..core.qparams import QParams, QuantMode, create_qparams, dtype_meta_of
 from ..core.tensor.dtype import QuantDtypeMeta
 from ..distributed import functional as dist
 from ..module.module import Module
 from ..tensor import Tensor
-from .utils import QParams, QParamsModuleMixin, QuantMode, create_qparams, dtype_meta_of
+from .utils import QParamsModuleMixin
 
 __all__ = [
     "ExponentialMovingAverageObserver",

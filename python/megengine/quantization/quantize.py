@@ -5,20 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .. import module as Float
 from ..module import qat as QAT
 from ..module import quantized as Quantized
+from ..module._reach import set_expand_structure
 from ..module._structure import _members
 from ..module.module import Module
 from ..module.qat import QATModule
 from ..module.quantized import QuantizedModule
 from ..tensor import Tensor
 from ..utils.hook import HookHandler
-from ..utils.module_utils import set_expand_structure
 from .fake_quant import LSQ, TQT
 from .observer import MinMaxObserver, PassiveObserver
 from .qconfig import QConfig, ema_fakequant_qconfig
@@ -38,6 +38,8 @@ __all__ = [
     "reset_qconfig",
 ]
 
+_M = TypeVar("_M", bound=Module)  # the network; a single layer comes back as another class
+
 _FLOAT_TO_QAT = {
     getattr(Float, name): getattr(QAT, name) for name in QAT.__all__ if name != "QATModule"
 }
@@ -48,10 +50,10 @@ _QAT_TO_QUANTIZED = {
 
 
 def quantize(
-    module: Module,
+    module: _M,
     inplace: bool = True,
     mapping: dict[type[QATModule], type[QuantizedModule]] | None = None,
-) -> Module:
+) -> _M:
     """Replaces the layers of `module.qat` by those of `module.quantized`, which compute on
     integers.
 
@@ -138,11 +140,11 @@ def _saw_nothing(layer: QATModule) -> bool:
 
 
 def quantize_qat(
-    module: Module,
+    module: _M,
     inplace: bool = True,
     qconfig: QConfig = ema_fakequant_qconfig,
     mapping: dict[type[Module], type[QATModule]] | None = None,
-) -> Module:
+) -> _M:
     """Replaces the float layers of ``module`` by those of `module.qat`, which observe and round.
 
     Parameters
@@ -198,7 +200,7 @@ def quantize_qat(
     return module
 
 
-def quantize_weights(module: Module, inplace: bool = True) -> Module:
+def quantize_weights(module: _M, inplace: bool = True) -> _M:
     """Replaces each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights,
     everything else in float.
 
@@ -246,7 +248,7 @@ def _converted(
     table: Mapping[Any, Any],
     make: Callable[[Any, Module], Module],
     done: dict[int, tuple[Any, ...]],
-) -> Module:
+) -> Any:
     """What stands for ``module``; children are replaced in place. A shared layer is converted once."""
     if id(module) in done:
         return done[id(module)][1]
@@ -290,7 +292,7 @@ def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
         layer.set_qconfig(qconfig)
 
 
-def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Module:
+def reset_qconfig(module: _M, qconfig: QConfig, inplace: bool = True) -> _M:
     """Gives every layer new observers and fake quantizers, with the parameters found so far.
 
     Those that take parameters (`PassiveObserver`, `TQT`, `LSQ`) and have the same dtype get them.
@@ -428,8 +430,8 @@ def hook_qat_module(module: Module, func: Callable[..., Any]) -> list[HookHandle
 
 
 def apply_easy_quant(
-    module: Module, data: Tensor, start: float = 0.8, stop: float = 1.2, num: int = 40
-) -> Module:
+    module: _M, data: Tensor, start: float = 0.8, stop: float = 1.2, num: int = 40
+) -> _M:
     """Searches the scales that keep each layer's result closest to the float one, by their cosine.
 
     It goes layer by layer: first it searches the scale of the weight, then that of the result,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._files.container import Damaged
@@ -19,6 +19,7 @@ from .packing import bind, pack, show, unpack
 from .pytree import ArgsIndex, TreeDef, tree_flatten
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
     from .traced_module import InternalGraph
 
 
@@ -41,6 +42,11 @@ class Expr(FxNode):
         self._id: int | None = None
         self._disable_remove = False
         super().__init__(None, name, self._kind, target, tuple(args), kwargs)
+
+    if TYPE_CHECKING:
+
+        @property
+        def inputs(self) -> list[Node]: ...
 
     def _check_inputs(self) -> None:
         """A step among the arguments stands for what it gives. Where values come from `_check_made_before` tells: a step may stand in no graph yet."""
@@ -106,7 +112,7 @@ class Expr(FxNode):
         bound = self._bound(signature, args, kwargs)
         return bound.args, bound.kwargs
 
-    def replace_inputs(self, repl_dict: dict[Node, Node]) -> None:
+    def replace_inputs(self, repl_dict: Mapping[Node, Tensor]) -> None:
         """Read the values of ``repl_dict`` in the places of its keys.
 
         ValueError when a new node is made after this expr, or in another graph.
@@ -114,7 +120,7 @@ class Expr(FxNode):
         for old, new in repl_dict.items():
             if not isinstance(old, Node) or not isinstance(new, Node):
                 raise AssertionError(f"replace_inputs: takes nodes, got {old!r}: {new!r}")
-        self._check_made_before(repl_dict.values())
+        self._check_made_before(node for node in repl_dict.values() if isinstance(node, Node))
         for old, new in repl_dict.items():
             self.replace_input(old, new)
 
@@ -266,10 +272,10 @@ class Expr(FxNode):
         return list(dict.fromkeys(user for old, other in pairs for user in old.replace_all_uses(other, only)))
 
     @property
-    def top_graph(self) -> InternalGraph | None:
-        """The graph this expr is in."""
+    def top_graph(self) -> InternalGraph:
+        """The graph this expr is in; None before it is in one."""
         holder: Any = self._holder
-        return holder.view if holder is not None else None
+        return holder.view if holder is not None else None  # type: ignore[return-value]  # programs see those in graphs
 
     def enable_remove(self) -> None:
         """Let ``compile`` take this expr out when nothing needs it."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from .. import random
 from ..module import Dropout, Module
+from ..module._reach import kept_tensors
 from ..tensor import Tensor
-from ..utils.module_utils import kept_tensors
 from . import tm_config
 from .expr import CallFunction, Expr, is_call_module
 from .node import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class Input(Expr):
         self.return_val = type(self, name, qualname)
 
     def _module_made(self) -> Module:
-        return cast("InternalGraph", self.top_graph)._module
+        return self.top_graph._module
 
     def check_saved(self, what: str) -> None:
         if len(self.outputs) != 1 or self.args or self.kwargs:

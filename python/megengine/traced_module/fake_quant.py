@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.qparams import QParams
 from ..core.tensor.dtype import QuantDtypeMeta
 from ..quantization.fake_quant import _FakeQuantize
-from ..quantization.utils import QParams, QParamsModuleMixin, fake_quant_tensor
+from ..quantization.utils import QParamsModuleMixin, fake_quant_tensor
 from ..tensor import Tensor
 
 __all__ = ["FakeQuantize"]

@@ -5,34 +5,48 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..module import Module
-from .expr import CallMethod, Expr, is_call_function, is_call_tensor_method
+from .expr import CallFunction, CallMethod, Expr, is_call_function, is_call_tensor_method
 from .node import ModuleNode, Node
 
+if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a plain ``ExprFilter`` gives
+    import typing_extensions
 
-class BaseFilter:
+    _T = TypeVar("_T", bound=Expr | Node)
+    _E = typing_extensions.TypeVar("_E", bound=Expr, default=Expr)
+    _N = typing_extensions.TypeVar("_N", bound=Node, default=Node)
+    _M = typing_extensions.TypeVar("_M", bound=Module, default=Module)
+else:
+    _T = TypeVar("_T")
+    _E = TypeVar("_E")
+    _N = TypeVar("_N")
+    _M = TypeVar("_M")
+
+
+class BaseFilter(Generic[_T]):
     """Something to iterate; iterate it before changing the graph, with ``as_list``."""
 
     def __init__(self, iter: Iterable[Any]) -> None:  # noqa: A002
         self._iter = iter
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[_T]:
         return filter(self._selects, self._iter)
 
     def _selects(self, item: Any) -> bool:
         return True
 
-    def as_list(self) -> list[Any]:
+    def as_list(self) -> list[_T]:
         """All of it."""
         return list(self)
 
-    def as_dict(self) -> dict[int, Any]:
+    def as_dict(self) -> dict[int, _T]:
         """By id."""
-        return {item._id: item for item in self}
+        items: Iterable[Any] = self
+        return {item._id: item for item in items}
 
-    def as_unique(self) -> Any:
+    def as_unique(self) -> _T:
         """The only one. AssertionError when there is none, or several."""
         found = self.as_list()
         if len(found) != 1:
@@ -55,7 +69,7 @@ def _many(what: Any) -> Any:
     return list(what) if isinstance(what, (list, tuple, set, frozenset)) else [what]
 
 
-class ExprFilter(BaseFilter):
+class ExprFilter(BaseFilter[_E]):
     """Exprs of a graph."""
 
     def call_function(
@@ -73,7 +87,7 @@ class ExprFilter(BaseFilter):
         return ExprFilterExprId(self, expr_id)
 
 
-class ExprFilterCallFunction(ExprFilter):
+class ExprFilterCallFunction(ExprFilter[CallFunction]):
     def __init__(self, expr_iter: Iterable[Expr], func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> None:
         super().__init__(expr_iter)
         self.func = _many(func)
@@ -82,7 +96,7 @@ class ExprFilterCallFunction(ExprFilter):
         return is_call_function(item, self.func)
 
 
-class ExprFilterCallMethod(ExprFilter):
+class ExprFilterCallMethod(ExprFilter[CallMethod]):
     def __init__(self, expr_iter: Iterable[Expr], method: str | Sequence[str] | None = None) -> None:
         super().__init__(expr_iter)
         self.method = _many(method)
@@ -91,7 +105,7 @@ class ExprFilterCallMethod(ExprFilter):
         return isinstance(item, CallMethod) and (item.method in self.method if self.method else is_call_tensor_method(item))
 
 
-class ExprFilterExprId(ExprFilter):
+class ExprFilterExprId(ExprFilter[Expr]):
     def __init__(self, expr_iter: Iterable[Expr], expr_id: int | Sequence[int] | None) -> None:
         super().__init__(expr_iter)
         self.expr_id_list = _many(expr_id)
@@ -100,10 +114,10 @@ class ExprFilterExprId(ExprFilter):
         return self.expr_id_list is None or item._id in self.expr_id_list
 
 
-class NodeFilter(BaseFilter):
+class NodeFilter(BaseFilter[_N]):
     """Nodes of a graph."""
 
-    def type(self, owner_type: type[Module] | Sequence[type[Module]]) -> NodeFilterType:
+    def type(self, owner_type: type[_M] | Sequence[type[_M]]) -> NodeFilterType[_M]:
         """Module nodes whose modules are of ``owner_type``."""
         return NodeFilterType(self, owner_type)
 
@@ -116,8 +130,8 @@ class NodeFilter(BaseFilter):
         return NodeFilterName(self, name, ignorecase)
 
 
-class NodeFilterType(NodeFilter):
-    def __init__(self, expr_iter: Iterable[Node], owner_type: type[Module] | Sequence[type[Module]]) -> None:
+class NodeFilterType(NodeFilter[ModuleNode[_M]], Generic[_M]):
+    def __init__(self, expr_iter: Iterable[Node], owner_type: type[_M] | Sequence[type[_M]]) -> None:
         super().__init__(expr_iter)
         self.owner_type = tuple(_many(owner_type))
 
@@ -125,7 +139,7 @@ class NodeFilterType(NodeFilter):
         return isinstance(item, ModuleNode) and isinstance(item.owner, self.owner_type)
 
 
-class NodeFilterNodeId(NodeFilter):
+class NodeFilterNodeId(NodeFilter[Node]):
     def __init__(self, expr_iter: Iterable[Node], node_id: int | Sequence[int] | None) -> None:
         super().__init__(expr_iter)
         self._ids = _many(node_id)
@@ -134,7 +148,7 @@ class NodeFilterNodeId(NodeFilter):
         return self._ids is None or item._id in self._ids
 
 
-class NodeFilterName(NodeFilter):
+class NodeFilterName(NodeFilter[Node]):
     def __init__(self, node_iter: Iterable[Node], pattern: str | None, ignorecase: bool) -> None:
         super().__init__(node_iter)
         self.pattern = self.make_re(pattern, ignorecase)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import DTypeLike
 
@@ -26,9 +26,13 @@ from .pytree import tree_flatten
 from .rows import graph_rows
 
 if TYPE_CHECKING:
+    from ..tensor import Tensor
+    from .expr import CallFunction, CallMethod
     from .traced_module import TracedModule
 
 __all__ = ["InternalGraph"]
+
+_M = TypeVar("_M", bound=Module)
 
 
 class NodeRef(int):
@@ -146,11 +150,11 @@ class InternalGraph(Pictured):
 
     def get_function_by_type(
         self, func: Callable[..., Any] | None = None, recursive: bool = True
-    ) -> ExprFilter:
+    ) -> ExprFilter[CallFunction]:
         """Calls of ``func``; of any function when None."""
         return self.exprs(recursive).call_function(func)
 
-    def get_method_by_type(self, method: str | None = None, recursive: bool = True) -> ExprFilter:
+    def get_method_by_type(self, method: str | None = None, recursive: bool = True) -> ExprFilter[CallMethod]:
         """Calls of the method ``method`` of a tensor, such as "__add__"; of modules for "__call__"."""
         return self.exprs(recursive).call_method(method)
 
@@ -158,7 +162,7 @@ class InternalGraph(Pictured):
         """Exprs by id."""
         return self.exprs(recursive).expr_id(expr_id)
 
-    def get_module_by_type(self, module_cls: type[Module], recursive: bool = True) -> NodeFilter:
+    def get_module_by_type(self, module_cls: type[_M], recursive: bool = True) -> NodeFilter[ModuleNode[_M]]:
         """Nodes of modules of class ``module_cls``."""
         if not isinstance(module_cls, type) or not issubclass(module_cls, Module):
             raise AssertionError(f"get_module_by_type: {module_cls!r} is not a class of modules")
@@ -196,23 +200,22 @@ class InternalGraph(Pictured):
             raise AssertionError(f"insert_exprs: {expr!r} is not an expr of {self.name}")
         return Inserter(self, expr)
 
-    def replace_node(self, repl_dict: dict[Node, Node]) -> None:
+    def replace_node(self, repl_dict: Mapping[Node, Tensor]) -> None:
         """Let outputs, and exprs after the new node, read the values of ``repl_dict`` for its keys.
 
         What runs before the new node goes on reading the old one, so that no loop arises.
         """
         places = self.fx_graph.positions()
-        for old, new in repl_dict.items():
-            for node in (old, new):
-                if not isinstance(node, Node) or node.top_graph is not self:
-                    raise AssertionError(
-                        f"replace_node: {node!r} is not a node of {self.name}\n"
-                        "  fix: call replace_node of node.top_graph"
-                    )
+        for old, new in ((self._own(old), self._own(new)) for old, new in repl_dict.items()):
             if isinstance(new, ModuleNode) != isinstance(old, ModuleNode):
                 raise AssertionError(f"replace_node: {old!r} and {new!r} are not both tensors, or both modules")
             made = places[new.expr]
             old.replace_all_uses(new, only=lambda user: places[user] > made)
+
+    def _own(self, node: object) -> Node:
+        if not isinstance(node, Node) or node.top_graph is not self:
+            raise AssertionError(f"replace_node: {node!r} is not a node of {self.name}\n  fix: call replace_node of node.top_graph")
+        return node
 
     def compile(self) -> None:
         """Remove what no output needs, and merge repeated reads of one attribute."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -17,21 +17,29 @@ from .._graph.core import GraphError
 from .._graph.tree import Value
 from .._graph.unknown import Unknown
 from ..core._origin import users_line
+from ..core.qparams import QParams
 from ..device import Device
 from ..fx._watch import OPERATORS
 from ..module import Module
-from ..quantization.utils import QParams
 from ..tensor import Tensor
 from . import module_tracer
 
 if TYPE_CHECKING:
+    import typing_extensions  # every checker knows it: its default says what a plain ``ModuleNode`` has
+
     from .expr import Expr
     from .traced_module import InternalGraph
+
+    _M = typing_extensions.TypeVar("_M", bound=Module, default=Module)
+    _ActsAs = Tensor  # inside insert_exprs functions and operators take a node for one
+else:
+    _M = TypeVar("_M")
+    _ActsAs = object
 
 __all__ = ["ModuleNode", "Node", "TensorNode"]
 
 
-class Node(Value, abc.ABC):
+class Node(Value, abc.ABC, _ActsAs):
     """Something that an expr makes and others read.
 
     expr: makes it. users: exprs that read it. name: unique in its graph. qualname: where the traced
@@ -39,6 +47,7 @@ class Node(Value, abc.ABC):
     """
 
     expr: Expr = None  # type: ignore[assignment]  # until an expr takes it
+    _name: str
 
     def __init__(self, expr: Expr | None, name: str | None, qualname: str | None) -> None:
         super().__init__()
@@ -87,8 +96,8 @@ class Node(Value, abc.ABC):
         return [expr for expr in self.readers if expr.op != "output"]
 
     @property
-    def top_graph(self) -> InternalGraph | None:
-        """The graph this node is in."""
+    def top_graph(self) -> InternalGraph:
+        """The graph this node is in; None before it is in one."""
         return self.expr.top_graph if self.expr is not None else None
 
     def _written(self, writer: Any) -> dict[str, Any]:
@@ -134,7 +143,7 @@ class Node(Value, abc.ABC):
         return memo[id(self)] if id(self) in memo else self.__copy__()
 
 
-class ModuleNode(Node):
+class ModuleNode(Node, Generic[_M]):
     """A module: the traced one itself (``self``), or one read from it."""
 
     def __init__(
@@ -143,13 +152,13 @@ class ModuleNode(Node):
         super().__init__(expr, name, qualname)
 
     @property
-    def owner(self) -> Module:
+    def owner(self) -> _M:
         """The module itself, as the tree holds it now."""
         expr: Any = self.expr  # an Input, GetAttr or Constant
         return expr._module_made()
 
     @property
-    def module_type(self) -> type[Module]:
+    def module_type(self) -> type[_M]:
         """Class of the module."""
         return type(self.owner)
 
@@ -187,7 +196,7 @@ class TensorNode(Unknown, Node):
         self._qparams = qparams
         self._value: Tensor | None = None
 
-    @property
+    @property  # type: ignore[override]  # a node may have none
     def shape(self) -> tuple[int, ...] | None:
         """Shape while tracing; None when not known."""
         return self._shape
@@ -199,7 +208,7 @@ class TensorNode(Unknown, Node):
         except TypeError:
             raise TypeError(f"{self._name!r}: a shape is a tuple of int, got {shape!r}") from None
 
-    @property
+    @property  # type: ignore[override]  # as above
     def dtype(self) -> np.dtype | None:
         """dtype while tracing; None when not known."""
         return self._dtype
@@ -208,7 +217,7 @@ class TensorNode(Unknown, Node):
     def dtype(self, dtype: DTypeLike) -> None:
         self._dtype = np.dtype(dtype)
 
-    @property
+    @property  # type: ignore[override]  # as above
     def device(self) -> str | None:
         """Device while tracing; None when not known."""
         return self._device

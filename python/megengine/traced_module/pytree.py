@@ -13,10 +13,10 @@ from .._files import admitted
 from .._graph.tree import Value
 from ..core._tree import Branch, opened
 from ..core.op_objects import OpDef
+from ..core.qparams import LSQParams, QParams
 from ..core.tensor.dtype import QuantDtypeMeta
 from ..device import Device
 from ..module import Module
-from ..quantization.utils import LSQParams, QParams
 from ..random import RNG
 from ..tensor import Tensor
 

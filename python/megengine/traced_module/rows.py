@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .._graph.rows import Measured, Row, rows_of, type_text
+from ..module._reach import kept_tensors
 from ..tensor import Tensor
-from ..utils.module_utils import kept_tensors
 from .expr import CallMethod, Expr
 from .node import Node
 from .packing import bind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..fx.node import attribute_at
-from ..utils.module_utils import set_expand_structure
+from ..module._reach import set_expand_structure
 
 
 def get_subattr(module: object, target: str) -> Any:

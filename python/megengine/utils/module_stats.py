@@ -20,11 +20,11 @@ from ..core._registry import enters
 from ..core.tensor.shapes import as_pair
 from ..logger import get_logger
 from ..module._conv_base import _ConvNd, _ConvTransposeNd
+from ..module._reach import set_module_mode_safe, tensors_in
 from ..module.adaptive_pooling import _AdaptivePoolNd
 from ..module.batchnorm import _BatchNorm
 from ..module.pooling import _PoolNd
 from ..tensor import Tensor
-from .module_utils import set_module_mode_safe, tensors_in
 
 logger = get_logger(__name__)
 

@@ -1,5 +1,6 @@
 """Methods of a tensor that mirror NumPy's ndarray."""
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Self
@@ -32,7 +33,7 @@ class ArrayMethodMixin(_Tensor):
 
         @property
         def device(self) -> "Device": ...
-        def item(self, *args: Any) -> Any: ...
+        def item(self, *args: Any) -> float: ...
         @classmethod
         def _plain(cls, data: Any, dtype: Any = None, device: str | None = None) -> "Tensor": ...
 
@@ -94,7 +95,7 @@ class ArrayMethodMixin(_Tensor):
         return self
 
     def __index__(self) -> int:
-        return self.item().__index__()
+        return operator.index(self.item())  # type: ignore[arg-type]  # whose TypeError this is for a float
 
     def __bool__(self) -> bool:
         if prod(self._tuple_shape) != 1:

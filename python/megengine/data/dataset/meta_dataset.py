@@ -6,7 +6,7 @@ import bisect
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Never, NoReturn
 
 import numpy as np
 
@@ -70,10 +70,10 @@ class StreamDataset(Dataset):
     def __iter__(self) -> Iterator[Any]:
         """Returns a new iterator over the samples."""
 
-    def __getitem__(self, idx: int) -> Any:
+    def __getitem__(self, idx: Never) -> NoReturn:  # type: ignore[override]  # no index is right
         raise TypeError("a StreamDataset has no index access; iterate over it, or use a Dataset")
 
-    def __len__(self) -> int:
+    def __len__(self) -> NoReturn:
         raise TypeError("a StreamDataset has no length; iterate over it, or use a Dataset")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..._graph.tree import map_leaves
+from ...module._reach import tensors_in
 from ...tensor import Tensor
-from ...utils.module_utils import tensors_in
 from .._running import Interpreter
 from ..node import Node
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from ... import functional as F
+from ...core.qparams import QParams
 from ...quantization.fake_quant import _FakeQuantize
 from ...quantization.observer import Observer
 from ...quantization.qconfig import QConfig
-from ...quantization.utils import QParams, QParamsModuleMixin, fake_quant_bias
+from ...quantization.utils import QParamsModuleMixin, fake_quant_bias
 from ...tensor import Tensor
 from .. import batch_matmul_activation as float_batch_matmul_activation
 from .. import conv as float_conv

@@ -11,7 +11,7 @@ from ..core._tree import leaves
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..module import Module
+    from .module import Module
 
 _M = TypeVar("_M", bound="Module")
 
