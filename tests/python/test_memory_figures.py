@@ -133,7 +133,7 @@ def test_the_least_limit_keeps_its_kernels(name):
         ("unet", 3, 0.8, 0.02),  # gradients of weights run before those of activations
         ("unet", 3, 0.7, 0.05),
         ("unet", 3, 0.6, 0.15),
-        ("gpt2_small", 3, 0.95, 0.32),  # normalizations run again as wholes
+        ("gpt2_small", 3, 0.95, 0.33),  # normalizations run again as wholes
     ],
 )
 def test_a_limit_costs_at_most_so_much(name, level, part, again):
