@@ -62,7 +62,8 @@ def read_memory_of_owners(graph: fx.Graph) -> None:
         owner = source_of(shown)
         if owner is not shown and _is_whole(owner.meta.get("val")):
             offset = node.args[3] if len(node.args) > 3 and node.args[3] is not None else shown.meta["val"].storage_offset()
-            node.args = (owner, *node.args[1:3], offset)
+            if isinstance(offset, (int, fx.Node)):
+                node.args = (owner, *node.args[1:3], offset)
 
 
 def _is_whole(value: Any) -> bool:
