@@ -145,8 +145,10 @@ def _places_are_read(node: fx.Node) -> bool:
 
 
 def _has_places(node: fx.Node) -> bool:
+    value, rank = node.args[0].meta["val"], len(node.args[1])
+    extents = value.shape[-rank:]
     dilation: Any = node.args[4] if len(node.args) > 4 else 1
-    return has_places(DTYPES[node.args[0].meta["val"].dtype], dilation)
+    return all(isinstance(each, int) for each in extents) and has_places(DTYPES[value.dtype], extents, dilation)
 
 
 def _reads_by_strides(node: fx.Node) -> bool:

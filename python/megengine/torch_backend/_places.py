@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import functional as F
 from ..core import ops
+from ..core.tensor.shapes import cut
 from ..fx.torchlike import FUNCTIONS
 from ..tensor import Tensor
 from ._forms import Unsupported, along_axis, refuse_halves
@@ -61,24 +62,27 @@ def put(x: Tensor, index: Tensor, values: Tensor, accumulate: bool = False) -> T
 # -- windows, diagonals, strides
 
 
+_MOST_SLICES = 16  # of which windows are put together: what torch shows by strides is a copy here
+_MOST_COPIES = 4  # of each element, where places are gathered
+
+
 def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     """Windows along an axis, whose elements become the last axis."""
     if not x.ndim:
         return x.reshape(1)[:size]
-    dim, extent = dim % x.ndim, x._tuple_shape[dim]
-    count = (extent - size) // step + 1
-    if size <= step and count * step <= extent:  # windows that do not overlap
-        shape = x._tuple_shape
-        y = _part(x, dim, count * step).reshape(*shape[:dim], count, step, *shape[dim + 1 :])
-        y = _part(y, dim + 1, size)
-    else:
-        places = np.arange(count)[:, None] * step + np.arange(size)
-        y = ops.index_get(x, Tensor(places.astype(np.int32)), axes=(dim,))
+    dim, shape = dim % x.ndim, x._tuple_shape
+    count = (shape[dim] - size) // step + 1
+    if not size:
+        return F.zeros((*shape[:dim], count, *shape[dim + 1 :], 0), dtype=x.dtype.name)
+    width = math.gcd(size, step)  # windows begin and end where blocks of this width do
+    if size > _MOST_SLICES * width:
+        raise Unsupported("windows that overlap so much that a copy is far larger than what they show")
+    blocks = cut(x, dim, 0, (count - 1) * step + size)
+    blocks = blocks.reshape(*shape[:dim], blocks._tuple_shape[dim] // width, width, *shape[dim + 1 :])
+    last = (count - 1) * (step // width) + 1
+    parts = [blocks[(*(slice(None),) * dim, slice(first, first + last, step // width))] for first in range(size // width)]
+    y = F.stack(parts, axis=dim + 1).reshape(*shape[:dim], count, size, *shape[dim + 1 :])
     return _axis_moved(y, dim + 1, y.ndim - 1)
-
-
-def _part(x: Tensor, dim: int, stop: int) -> Tensor:
-    return x[(*(slice(None),) * dim, slice(0, stop))]
 
 
 def _axis_moved(x: Tensor, source: int, target: int) -> Tensor:
@@ -142,6 +146,10 @@ def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: in
         offset, length, outer = rest, step, outer + 1
     if outer == len(size):
         return y[..., offset]
+    if outer == len(size) - 2 and stride[-1] == 1 and stride[-2]:
+        return unfold(y[..., offset : offset + _span(size[outer:], stride[outer:]) + 1], outer, size[-1], stride[-2])
+    if math.prod(size) > _MOST_COPIES * x.size:
+        raise Unsupported("elements that overlap so much that a copy is far larger than what it shows")
     return ops.index_get(y, _places_by_strides(size[outer:], stride[outer:], offset), axes=(outer,))
 
 

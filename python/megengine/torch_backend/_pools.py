@@ -60,7 +60,7 @@ def _max_pool(rank: int) -> Callable[..., Any]:
     def pool(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
         """(result, places)."""
         y = FUNCTIONS[f"max_pool{rank}d"](x, kernel, stride or kernel, padding, dilation, ceil_mode)
-        if not has_places(x.dtype.name, dilation) or not y.size:
+        if not has_places(x.dtype.name, x._tuple_shape[2:], dilation) or not y.size:  # nobody reads them
             return y, F.zeros(y._tuple_shape, dtype="int32")
         kernel, stride, padding = _each(kernel, rank), _each(stride or kernel, rank), _each(padding, rank)
         window, beyond = {"kernel": kernel, "stride": stride, "padding": padding}, _beyond(x, y, kernel, stride, padding)
@@ -73,9 +73,9 @@ def _max_pool(rank: int) -> Callable[..., Any]:
     return pool
 
 
-def has_places(dtype: str, dilation: Any) -> bool:
-    """Are places of maxima found in such windows of tensors of a dtype?"""
-    return dtype in ("float32", "float16", "bfloat16") and set(np.ravel(dilation)) <= {1}
+def has_places(dtype: str, extents: Sequence[int], dilation: Any) -> bool:
+    """Are places of maxima found in such windows of images of these extents?"""
+    return dtype in ("float32", "float16", "bfloat16") and set(np.ravel(dilation)) <= {1} and math.prod(extents) <= _MOST_PLACES
 
 
 def _adaptive_max_pool(rank: int) -> Callable[..., Any]:
@@ -120,6 +120,7 @@ def _widened(x: Tensor, beyond: Sequence[int]) -> Tensor:
 
 
 # -- means
+
 
 def _beyond(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[int]:
     """By how much the last windows of ceil_mode reach beyond the padding, by axis."""
