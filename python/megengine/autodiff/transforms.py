@@ -50,6 +50,11 @@ def _zeros(x: Tensor) -> Tensor:
     return ops.full(shape=x._tuple_shape, value=0.0, dtype=x.dtype.name, device=x)
 
 
+def pulled_back(function: _Function, inputs: Sequence[Tensor], direction: Tensor) -> list[Tensor]:
+    """``direction`` times the Jacobian of a function, for each of its inputs."""
+    return _Recorded("pulled_back", function, inputs).pulled(direction)
+
+
 def jvp(function: _Function, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Computes a function and how its result changes along ``tangents``: the Jacobian times a vector.
 

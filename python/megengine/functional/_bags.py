@@ -4,9 +4,10 @@ import numpy as np
 
 from .._core import note_extent_read
 from ..autodiff._lookups import looked_up
-from ..core import apply_const, ops
+from ..core import ops
 from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.indexing import as_places
+from ..core.tensor.shapes import cut
 from ..tensor import Tensor
 from ._index import row_of_padding
 
@@ -146,8 +147,9 @@ def _sums_by_offsets(rows: Tensor, counts: Tensor | None, offsets: Tensor) -> tu
     bags = offsets._tuple_shape[0]
     own = ops.full(shape=(count,), value=1.0, dtype="float32", device=rows) if counts is None else ops.cast(counts, dtype="float32")
     # The bag of an index is the last one that begins at it or before.
-    begun = ops.less_equal(ops.reshape(offsets, shape=(1, bags)), apply_const(np.arange(count, dtype=np.int32)[:, None]))
-    bag = ops.sub(ops.reduce_sum(ops.cast(begun, dtype="int32"), axes=(1,), keepdims=False), 1)
+    none = ops.full(shape=(count + 1,), value=0.0, dtype="int32", device=rows)
+    begun = ops.index_add(none, ops.full(shape=(bags,), value=1.0, dtype="int32", device=rows), offsets, axes=(0,))
+    bag = ops.sub(cut(ops.cumsum(begun, axis=0, exclusive=False, reverse=False), 0, 0, count), 1)
     zeros = (ops.full(shape=shape, value=0.0, dtype=x.dtype.name, device=x) for shape, x in (((bags, dim), rows), ((bags,), own)))
     total, number = (ops.index_add(zero, x, bag, axes=(0,)) for zero, x in zip(zeros, (rows, own), strict=True))
     return total, number

@@ -71,7 +71,7 @@ def grid_sample(
     lines = []  # for each spatial axis: (place, weight) of the neighbours, [n, points] each
     for axis in range(dims):
         extent, at = x._tuple_shape[2 + axis], flat[:, :, dims - 1 - axis]
-        at = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
+        at = in_pixels(at, extent, align_corners)
         lines.append(_neighbours(at, extent, mode, padding_mode, align_corners))
     note_extent_read(x, 0)
     batch = broadcast_to(Tensor(np.arange(n, dtype=np.int32).reshape(n, 1)), flat._tuple_shape[:2])
@@ -86,12 +86,17 @@ def grid_sample(
     return reshape(transpose(total, (0, 2, 1)), (n, c, *grid._tuple_shape[1:-1])).astype(x.dtype)
 
 
+def in_pixels(at: Tensor, extent: int, aligned: bool) -> Tensor:
+    """A place in [-1, 1] as an index that need not be whole."""
+    return (at + 1) / 2 * (extent - 1) if aligned else ((at + 1) * extent - 1) / 2
+
+
 def _neighbours(at: Tensor, extent: int, mode: str, padding: str, aligned: bool) -> list[tuple[Tensor, Tensor]]:
     """Places and weights along one axis; a weight is 0 where padding stands."""
     if padding == "border" and mode not in ("cubic", "bicubic"):
         at = clip(at, 0, extent - 1)
     elif padding == "reflection" and mode not in ("cubic", "bicubic"):
-        at = _reflected(at, extent, aligned)
+        at = reflected(at, extent, aligned)
     low = floor(at)
     part = at - low
     if mode == "nearest":
@@ -104,14 +109,14 @@ def _neighbours(at: Tensor, extent: int, mode: str, padding: str, aligned: bool)
     placed = []
     for place, weight in found:
         if padding == "reflection":
-            place = _reflected(place, extent, aligned)
+            place = reflected(place, extent, aligned)
         inside = logical_and(place >= 0, place <= extent - 1).astype("float32")
         weight = weight * inside if padding == "zeros" else weight
         placed.append((clip(ops.round(place), 0, extent - 1).astype("int32"), weight))
     return placed
 
 
-def _reflected(at: Tensor, extent: int, aligned: bool) -> Tensor:
+def reflected(at: Tensor, extent: int, aligned: bool) -> Tensor:
     """Mirrored at the middles of the outermost elements when aligned, else at their outer edges."""
     low, span = (0.0, extent - 1.0) if aligned else (-0.5, float(extent))
     if span <= 0:

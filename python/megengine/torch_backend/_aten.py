@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,31 +13,15 @@ from .._core import default_random_state
 from ..core import ops
 from ..fx.torchlike import FUNCTIONS, OPERATORS
 from ..tensor import Tensor
-
-
-class Unsupported(Exception):
-    """A form of an operator that is left to torch; ``node``: where a graph has it."""
-
-    def __init__(self, why: str, node: Any = None) -> None:
-        super().__init__(why)
-        self.node = node
-
-
-def _each(value: Any, count: int) -> tuple[int, ...]:
-    """By spatial axis, where one number may stand for all."""
-    return tuple(value) * (count // len(value)) if isinstance(value, Sequence) else (value,) * count
-
-
-def _axes(dims: Any, ndim: int) -> list[int]:
-    chosen = range(ndim) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
-    return [d % ndim for d in chosen] if ndim else []
+from . import _places, _pointwise, _pools, _reductions
+from ._forms import Unsupported
 
 
 def _beside_channels(value: Tensor, ndim: int) -> Tensor:
     return value.reshape(1, -1, *(1,) * (ndim - 2))
 
 
-# -- convolutions and pooling
+# -- convolutions
 
 
 def convolution_backward(
@@ -53,68 +36,6 @@ def convolution_backward(
         return data, ops.conv_backward_filter(dy, x, kernel=kernel, **window) if mask[1] else None, bias
     data = ops.conv_backward_data(dy, w, input_shape=image, **window) if mask[0] else None
     return data, ops.conv_backward_filter(x, dy, kernel=kernel, **window) if mask[1] else None, bias
-
-
-def max_pool2d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
-    """(result, zeros in place of the places, which nobody reads: `_joint` sees to it that backward finds them again)."""
-    y = FUNCTIONS["max_pool2d"](x, kernel, stride or kernel, padding, dilation, ceil_mode)
-    return y, F.zeros(y._tuple_shape, dtype="int32")
-
-
-def max_pool2d_backward(dy: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Tensor:
-    if set(_each(dilation, 2)) != {1}:
-        raise Unsupported("with a dilation")
-    kernel, stride, padding = _each(kernel, 2), _each(stride or kernel, 2), _each(padding, 2)
-    beyond = _beyond(x, dy, kernel, stride, padding)
-    wide = F.nn.pad(x, ((0, 0), (0, 0), *((0, each) for each in beyond)), constant_value=-math.inf) if any(beyond) else x
-    grad = ops.max_pool_grad(wide, dy, kernel=kernel, stride=stride, padding=padding)
-    return grad[:, :, : x._tuple_shape[2], : x._tuple_shape[3]] if any(beyond) else grad
-
-
-def _beyond(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[int]:
-    """By how much the last windows of ceil_mode reach beyond the padding, by axis."""
-    sizes = zip(x._tuple_shape[2:], dy._tuple_shape[2:], kernel, stride, padding, strict=True)
-    return [max(0, (count - 1) * step + window - extent - 2 * pad) for extent, count, window, step, pad in sizes]
-
-
-def avg_pool_backward(
-    dy: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: int | None
-) -> Tensor:
-    rank = x.ndim - 2
-    kernel, stride, padding = _each(kernel, rank), _each(stride or kernel, rank), _each(padding, rank)
-    beyond = _beyond(x, dy, kernel, stride, padding)
-    if any(beyond) or divisor:  # sums, with the divisors of such windows
-        dy = dy * (math.prod(kernel) / _divisors(x, dy, kernel, stride, padding, count_include_pad, divisor))
-        count_include_pad = True
-    extents = x._tuple_shape[2:]
-    grad = ops.avg_pool_grad(
-        dy, kernel=kernel, stride=stride, padding=padding, count_include_padding=int(count_include_pad),
-        input_shape=[extent + more for extent, more in zip(extents, beyond, strict=True)],
-    )  # fmt: skip
-    return grad[(..., *map(slice, extents))] if any(beyond) else grad
-
-
-def _divisors(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], with_padding: bool, divisor: int | None) -> Any:
-    """How many elements each window counts."""
-    if divisor:
-        return divisor
-    counts = []
-    for extent, count, window, step, pad in zip(x._tuple_shape[2:], dy._tuple_shape[2:], kernel, stride, padding, strict=True):
-        starts = np.arange(count) * step - pad
-        last = np.minimum(starts + window, extent + pad)
-        counts.append(last - starts if with_padding else np.minimum(last, extent) - np.maximum(starts, 0))
-    return Tensor(functools.reduce(np.multiply.outer, counts).astype(np.float32)).astype(dy.dtype)
-
-
-def replication_pad_backward(dy: Tensor, x: Tensor, padding: Sequence[int]) -> Tensor:
-    """padding: (before, behind) of the last axis, then of the one before it, ..."""
-    rank = len(padding) // 2
-    axes, places = list(range(x.ndim - rank, x.ndim)), []
-    for axis, before, behind in zip(axes, padding[-2::-2], padding[::-2], strict=True):
-        extent = x._tuple_shape[axis]
-        line = np.clip(np.arange(-before, extent + behind), 0, extent - 1).astype(np.int32)
-        places.append(Tensor(line).reshape(-1, *(1,) * (x.ndim - 1 - axis)))
-    return ops.index_add(F.zeros_like(x), dy, *places, axes=axes)
 
 
 # -- normalization: with mean and reciprocal deviation, which backward reads
@@ -224,55 +145,6 @@ def _attention_options(
     return [] if mask is None else [mask.astype("float32")], options
 
 
-# -- indices
-
-
-def sort(x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> tuple[Tensor, Tensor]:
-    """(values, places), equal ones in their order."""
-    if x.dtype.itemsize < 4:
-        raise Unsupported(f"of {x.dtype}, where equal ones would change places")
-    return tuple(FUNCTIONS["sort"](x, dim, descending))
-
-
-def slice_scatter(x: Tensor, part: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
-    shape, dim = x._tuple_shape, dim % x.ndim
-    first, last, step = slice(start, end, step).indices(shape[dim])
-
-    def at(value: int, others: Sequence[int]) -> list[int]:
-        return [value if axis == dim else other for axis, other in enumerate(others)]
-
-    ones = [1] * x.ndim
-    return ops.slice_set(x, part, begin=at(first, [0] * x.ndim), end=at(last, shape), step=at(step, ones))
-
-
-def select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
-    return slice_scatter(x, F.expand_dims(part, dim), dim, index, index + 1 or None)
-
-
-def slice_backward(dy: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Tensor:
-    return slice_scatter(F.zeros(tuple(sizes), dtype=dy.dtype.name), dy, dim, start, end, step)
-
-
-def select_backward(dy: Tensor, sizes: Sequence[int], dim: int, index: int) -> Tensor:
-    return select_scatter(F.zeros(tuple(sizes), dtype=dy.dtype.name), dy, dim, index)
-
-
-def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    return x[tuple(slice(None) if i is None else i for i in indices)]
-
-
-def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    if any(i is not None and i.dtype == np.bool_ for i in indices):
-        raise Unsupported("at a mask")
-    return FUNCTIONS["index_put"](x, indices, values, accumulate)
-
-
-def embedding_backward(dy: Tensor, indices: Tensor, count: int, padding_idx: int, by_frequency: bool) -> Tensor:
-    if by_frequency or padding_idx >= 0:
-        raise Unsupported("with padding_idx or scale_grad_by_freq")
-    return index_put(F.zeros((count, dy._tuple_shape[-1]), dtype=dy.dtype.name), [indices], dy, True)
-
-
 # -- random numbers: keys of our generator, which a call seeds from torch's
 
 
@@ -295,14 +167,6 @@ def bernoulli(x: Tensor, p: float) -> Tensor:
 # -- the rest
 
 
-def var_mean(x: Tensor, dims: Any = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    axes = _axes(dims, x.ndim)
-    count = math.prod(x._tuple_shape[axis] for axis in axes)
-    mean = F.mean(x, axis=axes, keepdims=True)
-    var = F.mean(F.square(x - mean), axis=axes, keepdims=keepdim) * (count / (count - correction))
-    return var, mean if keepdim else F.mean(x, axis=axes)
-
-
 def arange(*bounds: float, dtype: str | None = None, **_: Any) -> Tensor:
     if any(isinstance(each, float) for each in bounds) and not (dtype or "float32").startswith(("float", "bfloat")):
         raise Unsupported("whole numbers from bounds that are not")
@@ -318,20 +182,12 @@ def with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 TABLE: dict[str, Callable[..., Any]] = {
+    **_reductions.ROWS, **_places.ROWS, **_pools.ROWS, **_pointwise.ROWS,
     "convolution_backward": convolution_backward,
-    "max_pool2d_with_indices": max_pool2d, "max_pool2d_with_indices_backward": max_pool2d_backward,
-    **dict.fromkeys(("avg_pool2d_backward", "avg_pool3d_backward"), avg_pool_backward),
-    **dict.fromkeys((f"replication_pad{rank}d_backward" for rank in (1, 2, 3)), replication_pad_backward),
-    "_adaptive_avg_pool2d_backward": lambda dy, x: ops.adaptive_avg_pool_grad(dy, input_shape=x._tuple_shape[-2:]),
     "_native_batch_norm_legit_functional": batch_norm, "_native_batch_norm_legit.no_stats": batch_norm_without_statistics, "native_batch_norm_backward": batch_norm_backward, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
-    "slice_scatter": slice_scatter, "select_scatter": select_scatter, "slice_backward": slice_backward, "select_backward": select_backward,
-    "sort": sort, "argsort": lambda *given, **options: sort(*given, **options)[1],
-    "index": index, "_unsafe_index": index, "index_put": index_put, "_unsafe_index_put": index_put,
-    "embedding_dense_backward": embedding_backward,
     "native_dropout": dropout, "rand": rand, "bernoulli.p": bernoulli,
-    "var": lambda *given, **options: var_mean(*given, **options)[0], "var_mean": var_mean,
     "arange": arange, "full": full, "scalar_tensor": lambda value, **options: full((), value, **options),
     **dict.fromkeys(("empty", "empty_permuted", "empty_strided"), lambda size, *order, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32")),
     "new_empty_strided": lambda x, size, strides, **options: FUNCTIONS["new_empty"](x, size, **options),
@@ -341,13 +197,8 @@ TABLE: dict[str, Callable[..., Any]] = {
     "bitwise_not": lambda x: ops.logical_not(x) if x.dtype == np.bool_ else ~x,
     "sigmoid_backward": lambda dy, y: dy * y * (1 - y), "tanh_backward": lambda dy, y: dy * (1 - y * y),
     "threshold_backward": lambda dy, y, threshold: F.where(y > threshold, dy, F.zeros_like(dy)),
-    "_softmax_backward_data": lambda dy, y, dim, dtype: y * (dy - F.sum(dy * y, axis=dim, keepdims=True)),
-    "_log_softmax_backward_data": lambda dy, y, dim, dtype: dy - F.exp(y) * F.sum(dy, axis=dim, keepdims=True),
     "sym_size": lambda x, dim: x._tuple_shape[dim], "sym_numel": lambda x: math.prod(x._tuple_shape),
     "alias": lambda x: x, "detach": lambda x: x, "clone": lambda x, **_: x, "lift_fresh_copy": lambda x: x,
-    "scatter.value": lambda x, dim, where, value: ops.scatter(x, where, F.full(where._tuple_shape, value, dtype=x.dtype.name), axis=dim),
-    "scatter.src": lambda x, dim, where, value: ops.scatter(x, where, value, axis=dim),
-    "scatter_add": lambda x, dim, where, value: ops.scatter_add(x, where, value, axis=dim),
 }  # fmt: skip
 # torch multiplies each expert's own rows, ours all rows by all experts.
 _BETTER_THERE = {"_grouped_mm"}

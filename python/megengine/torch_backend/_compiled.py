@@ -14,7 +14,6 @@ from torch import fx
 
 from ..jit.configs import memory_limit_bytes
 from ..jit.report import OutsideProgram
-from ._aten import Unsupported
 from ._bytes import (
     OTHER_GRAPHS,
     OTHER_PARTS,
@@ -24,6 +23,7 @@ from ._bytes import (
     bytes_of,
     refusal,
 )
+from ._forms import Unsupported
 from ._layouts import has_fixed_sizes
 from ._partition import (
     Part,
@@ -37,6 +37,7 @@ from ._partition import (
     with_strides,
 )
 from ._program import Program, make_room, release_torchs
+from ._views import read_memory_of_owners
 
 _MOST_NAMED = 6  # operations in a warning
 under_way: list[int] = []  # bytes of calls whose operations torch runs just now, which may call other graphs
@@ -53,6 +54,7 @@ class Compiled:
         self.graph, self._options, self._fallback = graph, options, fallback
         self._limit = memory_limit_bytes(options.get("memory_limit"))
         self._strided = with_strides(graph.graph, graph.graph.output_node().args[0][:seen])
+        read_memory_of_owners(graph.graph)
         self._left = reasons_against(graph)
         self._is_told = False
         self._bounds = bounds_of(graph) if self._limit else {}

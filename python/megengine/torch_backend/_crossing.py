@@ -12,9 +12,9 @@ from torch import fx
 
 from ..jit.configs import memory_limit_bytes
 from ..jit.report import MemoryPlan
-from ._aten import Unsupported
 from ._bytes import BOUNDS, Bounds, bounds_of, bytes_needed, bytes_of
 from ._compiled import Compiled
+from ._forms import Unsupported
 from ._joint import prepare, separate_statistics
 from ._layouts import has_fixed_sizes, lay_out
 from ._partition import (

@@ -22,9 +22,10 @@ def prepare(joint: fx.GraphModule) -> None:
     for node in graph.find_nodes(op="call_function", target=aten.native_batch_norm_backward.default):
         if node.args[7]:  # training: they are not read, and their owner changes them
             node.args = (*node.args[:3], None, None, *node.args[5:])
-    for node in graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default):
-        if _pools_plainly(node):
-            _forget_places(graph, node)
+    for rank, target in ((2, aten.max_pool2d_with_indices_backward.default), (3, aten.max_pool3d_with_indices_backward.default)):
+        for node in graph.find_nodes(op="call_function", target=target):
+            if _pools_plainly(node, rank):
+                _forget_places(graph, node)
     for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
         if node.args[1] < 1 and node.args[2] is not False:
             _multiply_by_what_is_kept(graph, node)
@@ -76,17 +77,18 @@ def _keep_statistics_wide(node: fx.Node) -> None:
     node.meta["val"] = tuple(results)
 
 
-def _pools_plainly(node: fx.Node) -> bool:
+def _pools_plainly(node: fx.Node, rank: int) -> bool:
     x, dilation = node.args[1], node.args[5]
     value = x.meta["val"]
-    return set(dilation) == {1} and value.dim() == 4 and value.dtype in _FLOATS and value.device.type == "cpu"
+    return set(dilation) == {1} and value.dim() == rank + 2 and value.dtype in _FLOATS and value.device.type == "cpu" and value.numel() > 0
 
 
 def _forget_places(graph: fx.Graph, node: fx.Node) -> None:
+    """No places stand for those that are found again."""
     places: Any = node.args[-1]
     with graph.inserting_before(node):
-        none = graph.call_function(aten.full.default, ([1] * places.meta["val"].dim(), 0), {"dtype": torch.int64})
-    none.meta["val"] = places.meta["val"].new_zeros([1] * places.meta["val"].dim())
+        none = graph.call_function(aten.full.default, ([0], 0), {"dtype": torch.int64})
+    none.meta["val"] = places.meta["val"].new_zeros([0])
     node.replace_input_with(places, none)
 
 

@@ -13,7 +13,9 @@ from torch import fx
 from torch.utils import _pytree
 
 from ._aten import function_of
+from ._pools import has_places
 from ._private import free_unbacked_symbols
+from ._reductions import WITHOUT_PLACES
 
 # By torch's dtypes.
 DTYPES = {
@@ -129,29 +131,38 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
         return "a check of numbers"
     if name.startswith(("pow.", "float_power.")) and not node.meta["val"].is_floating_point():
         return "powers of integers, which megjit computes as floats"
-    if name == "max_pool2d_with_indices.default" and any(user.args[1] == 1 and user.users for user in node.users):
+    if name in WITHOUT_PLACES and _places_are_read(node):
+        return "with places, which equal elements leave open"
+    if name.startswith("max_pool") and name.endswith("_with_indices.default") and _places_are_read(node) and not _has_places(node):
         return "with the places of the maxima"
-    if name == "max_pool2d_with_indices_backward.default" and not is_found_again(node):
-        return "with places of maxima from elsewhere"
     if _reads_by_strides(node):
         return "elements of memory that is not row-major"
     return ""
 
 
+def _places_are_read(node: fx.Node) -> bool:
+    return any(user.args[1] == 1 and user.users for user in parts_of_result(node))
+
+
+def _has_places(node: fx.Node) -> bool:
+    value, rank = node.args[0].meta["val"], len(node.args[1])
+    extents = value.shape[-rank:]
+    dilation: Any = node.args[4] if len(node.args) > 4 else 1
+    return all(isinstance(each, int) for each in extents) and has_places(DTYPES[value.dtype], extents, dilation)
+
+
 def _reads_by_strides(node: fx.Node) -> bool:
     """Does it name elements by where they lie, in memory that does not lie as ours? (Others that read memory are refused when they are recorded.)"""
-    return name_of(node).startswith("as_strided") and not node.args[0].meta["val"].is_contiguous()
+    if not name_of(node).startswith("as_strided"):
+        return False
+    value = node.args[0].meta["val"]
+    has_offset = not isinstance(node.args[-1], (list, tuple, type(None)))  # which counts from the start of the memory
+    return not value.is_contiguous() or (has_offset and value.storage_offset() != 0)
 
 
 def parts_of_result(node: fx.Node) -> list[fx.Node]:
     """What takes one result of several out of a call; it goes with the call."""
     return [user for user in node.users if user.target is operator.getitem]
-
-
-def is_found_again(node: fx.Node) -> bool:
-    """Are the places that this gradient of max pooling is given none, as `_joint` leaves them where ours finds them in the operand?"""
-    places = node.args[-1]
-    return isinstance(places, fx.Node) and places.target is torch.ops.aten.full.default
 
 
 def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:

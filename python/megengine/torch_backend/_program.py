@@ -23,8 +23,9 @@ from ..jit.replay import Replay
 from ..jit.report import MemoryPlan, OutsideProgram
 from ..random import seed as seed_ours
 from ..tensor import Tensor
-from ._aten import RANDOM, Unsupported, function_of
+from ._aten import RANDOM, function_of
 from ._bytes import COPIES, OTHER_GRAPHS, OTHER_PARTS, with_beside
+from ._forms import Unsupported
 from ._layouts import (
     channels_last,
     has_fixed_sizes,

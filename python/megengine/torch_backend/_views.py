@@ -53,3 +53,18 @@ def source_of(node: fx.Node) -> fx.Node:
             return node
         node = source
     return node
+
+
+def read_memory_of_owners(graph: fx.Graph) -> None:
+    """Lets what reads memory by strides take the tensor that owns it, in place of one that shows a part of it or its axes in another order. In place."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default):
+        shown: Any = node.args[0]
+        owner = source_of(shown)
+        if owner is not shown and _is_whole(owner.meta.get("val")):
+            offset = node.args[3] if len(node.args) > 3 and node.args[3] is not None else shown.meta["val"].storage_offset()
+            if isinstance(offset, (int, fx.Node)):
+                node.args = (owner, *node.args[1:3], offset)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_contiguous() and value.storage_offset() == 0

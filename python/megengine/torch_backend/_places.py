@@ -1,0 +1,311 @@
+"""ATen operators that read and write at places: slices, windows, diagonals, memory by strides, masks, and reductions to places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import functional as F
+from ..core import ops
+from ..core.tensor.shapes import cut
+from ..fx.torchlike import FUNCTIONS
+from ..tensor import Tensor
+from ._forms import Unsupported, along_axis, refuse_halves
+
+
+def slice_scatter(x: Tensor, part: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    shape, dim = x._tuple_shape, dim % x.ndim
+    first, last, step = slice(start, end, step).indices(shape[dim])
+
+    def at(value: int, others: Sequence[int]) -> list[int]:
+        return [value if axis == dim else other for axis, other in enumerate(others)]
+
+    ones = [1] * x.ndim
+    return ops.slice_set(x, part, begin=at(first, [0] * x.ndim), end=at(last, shape), step=at(step, ones))
+
+
+def select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
+    return slice_scatter(x, F.expand_dims(part, dim), dim, index, index + 1 or None)
+
+
+def slice_backward(dy: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Tensor:
+    return slice_scatter(F.zeros(tuple(sizes), dtype=dy.dtype.name), dy, dim, start, end, step)
+
+
+def select_backward(dy: Tensor, sizes: Sequence[int], dim: int, index: int) -> Tensor:
+    return select_scatter(F.zeros(tuple(sizes), dtype=dy.dtype.name), dy, dim, index)
+
+
+def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    return x[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    if any(i is not None and i.dtype == np.bool_ for i in indices):
+        raise Unsupported("at a mask")
+    return FUNCTIONS["index_put"](x, indices, values, accumulate)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    return ops.index_get(F.flatten(x), index, axes=(0,))
+
+
+def put(x: Tensor, index: Tensor, values: Tensor, accumulate: bool = False) -> Tensor:
+    """Writes to the flattened tensor, or adds."""
+    function = ops.index_add if accumulate else ops.index_set
+    return function(F.flatten(x), F.flatten(values), F.flatten(index), axes=(0,)).reshape(*x._tuple_shape)
+
+
+# -- windows, diagonals, strides
+
+
+_MOST_SLICES = 16  # of which windows are put together: what torch shows by strides is a copy here
+_MOST_COPIES = 4  # of each element, where places are gathered
+
+
+def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    """Windows along an axis, whose elements become the last axis."""
+    if not x.ndim:
+        return x.reshape(1)[:size]
+    dim, shape = dim % x.ndim, x._tuple_shape
+    count = (shape[dim] - size) // step + 1
+    if not size:
+        return F.zeros((*shape[:dim], count, *shape[dim + 1 :], 0), dtype=x.dtype.name)
+    width = math.gcd(size, step)  # windows begin and end where blocks of this width do
+    if size > _MOST_SLICES * width:
+        raise Unsupported("windows that overlap so much that a copy is far larger than what they show")
+    blocks = cut(x, dim, 0, (count - 1) * step + size)
+    blocks = blocks.reshape(*shape[:dim], blocks._tuple_shape[dim] // width, width, *shape[dim + 1 :])
+    last = (count - 1) * (step // width) + 1
+    parts = [blocks[(*(slice(None),) * dim, slice(first, first + last, step // width))] for first in range(size // width)]
+    y = F.stack(parts, axis=dim + 1).reshape(*shape[:dim], count, size, *shape[dim + 1 :])
+    return _axis_moved(y, dim + 1, y.ndim - 1)
+
+
+def _axis_moved(x: Tensor, source: int, target: int) -> Tensor:
+    order = [axis for axis in range(x.ndim) if axis != source]
+    order.insert(target, source)
+    return F.transpose(x, order) if order != [*range(x.ndim)] else x
+
+
+def _on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> tuple[list[Tensor], tuple[int, ...], int]:
+    """Where the elements of a diagonal lie along two axes, these axes in order, and which axis indexing gives them."""
+    dim1, dim2 = dim1 % x.ndim, dim2 % x.ndim
+    rows, columns = x._tuple_shape[dim1], x._tuple_shape[dim2]
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    places = [(dim1, np.arange(count) - min(offset, 0)), (dim2, np.arange(count) + max(offset, 0))]
+    places.sort(key=lambda each: each[0])
+    axes = tuple(axis for axis, _ in places)
+    return [Tensor(line.astype(np.int32)) for _, line in places], axes, axes[0] if axes[1] == axes[0] + 1 else 0
+
+
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    places, axes, at = _on_diagonal(x, offset, dim1, dim2)
+    y = ops.index_get(x, *places, axes=axes)
+    return _axis_moved(y, at, y.ndim - 1)
+
+
+def diagonal_scatter(x: Tensor, part: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    places, axes, at = _on_diagonal(x, offset, dim1, dim2)
+    return ops.index_set(x, _axis_moved(part, part.ndim - 1, at), *places, axes=axes)
+
+
+def _places_by_strides(size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
+    """Where elements lie in a line."""
+    places = F.full((1,) * len(size), offset, dtype="int32")
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        line = (np.arange(extent) * step).astype(np.int32)
+        places = places + Tensor(line).reshape(extent, *(1,) * (len(size) - axis - 1))
+    return places
+
+
+def _check_inside(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> None:
+    if offset + _span(size, stride) >= x.size and 0 not in size:
+        raise Unsupported(f"{list(size)} by strides {list(stride)} of a tensor {list(x._tuple_shape)}")
+
+
+def _span(size: Sequence[int], stride: Sequence[int]) -> int:
+    return sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+
+
+def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    """Elements of row-major memory. Outer axes that do not overlap are made by slices, so that places are told for the others alone."""
+    offset = offset or 0
+    _check_inside(x, size, stride, offset)
+    if 0 in size:
+        return F.zeros(tuple(size), dtype=x.dtype.name)
+    y, length, outer = F.flatten(x), x.size, 0
+    for extent, step in zip(size, stride, strict=True):
+        first, rest = divmod(offset, step) if step else (0, 0)
+        if not step or (first + extent) * step > length or rest + _span(size[outer + 1 :], stride[outer + 1 :]) >= step:
+            break
+        y = y[..., first * step : (first + extent) * step].reshape(*size[: outer + 1], step)
+        offset, length, outer = rest, step, outer + 1
+    if outer == len(size):
+        return y[..., offset]
+    if outer == len(size) - 2 and stride[-1] == 1 and stride[-2]:
+        return unfold(y[..., offset : offset + _span(size[outer:], stride[outer:]) + 1], outer, size[-1], stride[-2])
+    if math.prod(size) > _MOST_COPIES * x.size:
+        raise Unsupported("elements that overlap so much that a copy is far larger than what it shows")
+    return ops.index_get(y, _places_by_strides(size[outer:], stride[outer:], offset), axes=(outer,))
+
+
+def as_strided_scatter(x: Tensor, part: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    _check_inside(x, size, stride, offset or 0)
+    if 0 in size:
+        return x
+    return ops.index_set(F.flatten(x), part, _places_by_strides(size, stride, offset or 0), axes=(0,)).reshape(*x._tuple_shape)
+
+
+# -- masks
+
+
+def masked_scatter(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
+    """Elements of ``values`` in their order, where the mask is true."""
+    shape = np.broadcast_shapes(x._tuple_shape, mask._tuple_shape)
+    x, places = F.broadcast_to(x, shape), _ranks(mask, shape)
+    if not x.size or not values.size:
+        raise Unsupported("of nothing")
+    return F.where(mask, ops.index_get(F.flatten(values), places, axes=(0,)), x)
+
+
+def masked_scatter_backward(dy: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The gradients of ``values``: those at the mask, then zeros."""
+    zeros = F.zeros((math.prod(sizes),), dtype=dy.dtype.name)
+    if not dy.size or not zeros.size:
+        return zeros.reshape(*sizes)
+    return ops.index_add(zeros, F.where(mask, dy, F.zeros_like(dy)), _ranks(mask, dy._tuple_shape), axes=(0,)).reshape(*sizes)
+
+
+def _ranks(mask: Tensor, shape: Sequence[int]) -> Tensor:
+    """How many true elements of a mask, repeated up to ``shape``, stand in front of each one that is true; 0 for the others."""
+    given = (1,) * (len(shape) - mask.ndim) + mask._tuple_shape
+    outer = max((axis + 1 for axis, extent in enumerate(given) if extent != 1), default=0)  # the axes behind it are true, or false, as a whole
+    rest = math.prod(shape[outer:])
+    chosen = F.broadcast_to(mask.reshape(*given[:outer]), tuple(shape[:outer])).astype("int32")
+    ranks = (F.cumsum(F.flatten(chosen), axis=0) - 1).reshape(*shape[:outer], *(1,) * (len(shape) - outer))
+    places = ranks * rest + Tensor(np.arange(rest, dtype=np.int32).reshape(shape[outer:]))
+    return F.where(mask, places, F.zeros_like(places))
+
+
+# -- reductions to places
+
+
+@along_axis
+def scatter_reduce(x: Tensor, dim: int, where: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """Sums and means of what goes to a place, with what is there or without."""
+    if reduce not in ("sum", "mean"):
+        raise Unsupported(f"{reduce}, for which megjit would sort")
+    if not where.size:
+        return x
+    source = source[tuple(map(slice, where._tuple_shape))]
+    total, source = (each.astype("float32") if each.dtype.itemsize < 4 and each.dtype.kind != "i" else each for each in (x, source))
+    ones = F.ones_like(source)
+    if not include_self:
+        total = ops.scatter(total, where, F.zeros_like(source), axis=dim)
+    total = ops.scatter_add(total, where, source, axis=dim)
+    if reduce == "sum":
+        return total
+    counts = ops.scatter_add(F.full(x._tuple_shape, int(include_self), dtype=total.dtype.name), where, ones, axis=dim)
+    counts = F.maximum(counts, F.ones_like(counts))
+    return total // counts if x.dtype.kind in "iu" else total / counts
+
+
+def searchsorted(
+    sequence: Tensor, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None
+) -> Tensor:
+    if sorter is not None:
+        sequence = F.gather(sequence, -1, sorter)
+    if not isinstance(values, Tensor):
+        values = F.full((), values, dtype=sequence.dtype.name)
+    return FUNCTIONS["searchsorted"](sequence, values, side=side, right=right)
+
+
+def bucketize(values: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    return searchsorted(boundaries, values, right=right)
+
+
+# -- tables of rows
+
+
+def embedding_backward(dy: Tensor, indices: Tensor, count: int, padding_idx: int, by_frequency: bool) -> Tensor:
+    if by_frequency or padding_idx >= 0:
+        raise Unsupported("with padding_idx or scale_grad_by_freq")
+    return index_put(F.zeros((count, dy._tuple_shape[-1]), dtype=dy.dtype.name), [indices], dy, True)
+
+
+_BAGS = ("sum", "mean", "max")
+
+
+def embedding_bag(
+    weight: Tensor, indices: Tensor, offsets: Tensor, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
+    factors: Tensor | None = None, with_end: bool = False, padding_idx: int = -1,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """(result, the bag of each index, the sizes of bags, these again): sums are told without the last three, as by torch."""
+    refuse_halves(weight)
+    if mode == 2 or sparse:
+        raise Unsupported("maxima of bags, or a sparse gradient")
+    starts = offsets[:-1] if with_end else offsets
+    y = F.embedding_bag(indices, weight, starts, _BAGS[mode], factors, padding_idx if padding_idx >= 0 else None)
+    has_bags = mode == 1 or padding_idx >= 0
+    bags = _bags(indices, starts) if has_bags else F.zeros((0,), dtype="int32")
+    sizes = F.zeros(starts._tuple_shape, dtype="int32")
+    if mode == 1:
+        sizes = ops.index_add(sizes, (indices != padding_idx).astype("int32"), bags, axes=(0,))
+    return y, bags, sizes, sizes
+
+
+def _bags(indices: Tensor, starts: Tensor) -> Tensor:
+    """The bag of each index, by where bags start."""
+    count = indices._tuple_shape[0]
+    begun = ops.index_add(F.zeros((count + 1,), dtype="int32"), F.ones(starts._tuple_shape, dtype="int32"), starts, axes=(0,))
+    return F.cumsum(begun, axis=0)[:count] - 1
+
+
+def embedding_bag_backward(
+    dy: Tensor, indices: Tensor, offsets: Tensor, bags: Tensor, sizes: Tensor, maxima: Tensor, count: int, by_frequency: bool, mode: int, sparse: bool,
+    factors: Tensor | None, padding_idx: int = -1,
+) -> Tensor:  # fmt: skip
+    refuse_halves(dy)
+    if mode == 2 or sparse or by_frequency:
+        raise Unsupported("maxima of bags, a sparse gradient or scale_grad_by_freq")
+    if mode == 1:
+        dy = dy / F.maximum(sizes, F.ones_like(sizes)).astype(dy.dtype).reshape(-1, 1)
+    rows = ops.index_get(dy, _bags(indices, offsets), axes=(0,))
+    rows = rows if factors is None else rows * factors.reshape(-1, 1)
+    if padding_idx >= 0:
+        rows = F.where((indices == padding_idx).reshape(-1, 1), F.zeros_like(rows), rows)
+    return ops.index_add(F.zeros((count, dy._tuple_shape[1]), dtype=dy.dtype.name), rows, indices, axes=(0,))
+
+
+def embedding_bag_factors_backward(
+    dy: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, bags: Tensor, mode: int, padding_idx: int = -1
+) -> Tensor:
+    """The gradients of per_sample_weights."""
+    refuse_halves(dy)
+    rows, found = ops.index_get(dy, _bags(indices, offsets), axes=(0,)), ops.index_get(weight, indices, axes=(0,))
+    y = F.sum(rows * found, axis=1)
+    return F.where(indices == padding_idx, F.zeros_like(y), y) if padding_idx >= 0 else y
+
+
+def _scattered(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    return along_axis(lambda x, dim, where, value: function(x, where, value, axis=dim))
+
+
+ROWS: dict[str, Callable[..., Any]] = {
+    "slice_scatter": slice_scatter, "select_scatter": select_scatter, "slice_backward": slice_backward, "select_backward": select_backward,
+    "index": index, "_unsafe_index": index, "index_put": index_put, "_unsafe_index_put": index_put,
+    "index_select": along_axis(lambda x, dim, where: FUNCTIONS["index_select"](x, dim, where)), "gather": along_axis(lambda x, dim, where, **_: F.gather(x, dim, where)),
+    "take": take, "put": put,
+    **{f"{name}_copy": FUNCTIONS[name] for name in ("narrow", "permute", "view", "unbind")},
+    "unfold": unfold, "diagonal": diagonal, "diagonal_scatter": diagonal_scatter, **dict.fromkeys(("as_strided", "as_strided_copy"), as_strided), "as_strided_scatter": as_strided_scatter,
+    "masked_scatter": masked_scatter, "masked_scatter_backward": masked_scatter_backward,
+    "scatter.value": along_axis(lambda x, dim, where, value: ops.scatter(x, where, F.full(where._tuple_shape, value, dtype=x.dtype.name), axis=dim)),
+    "scatter.src": _scattered(ops.scatter), "scatter_add": _scattered(ops.scatter_add), "scatter_reduce": scatter_reduce,
+    "searchsorted": searchsorted, "bucketize": bucketize,
+    "embedding_dense_backward": embedding_backward, "_embedding_bag": embedding_bag,
+    "_embedding_bag_backward": embedding_bag_backward, "_embedding_bag_per_sample_weights_backward": embedding_bag_factors_backward,
+}  # fmt: skip
