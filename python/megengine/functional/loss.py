@@ -116,8 +116,8 @@ def square_loss(pred: Tensor, label: _Operand, reduction: str = "mean") -> Tenso
     """
     _warn_of_broadcast("square_loss", pred, label)
     given = [each for each in (pred, label) if isinstance(each, Tensor)]
-    pred, label = (_products.as_reals(each) if isinstance(each, Tensor) else each for each in (pred, label))
-    return _products.of_reals(_reduced(_ops.square(_ops.sub(pred, label)), reduction), *given)
+    found, wanted = (_products.as_reals(each) if isinstance(each, Tensor) else each for each in (pred, label))
+    return _products.of_reals(_reduced(_ops.square(_ops.sub(found, wanted)), reduction), *given)
 
 
 def cross_entropy(
