@@ -37,11 +37,11 @@ class Net(nn.Module):
 
 
 def in_parts(y):
-    return (torch.special.i0e(y) * y.cummax(0).values.tanh() + torch.cdist(y[:52], y[52:104], p=1.0).mean()).square().mean()
+    return (torch.polygamma(2, y) * y.cummax(0).values.tanh() + torch.cdist(y[:52], y[52:104], p=1.5).mean()).square().mean()
 
 
 def turned(y):
-    return torch.special.i0e(y.t().contiguous().view(8, -1)).square().mean()
+    return torch.polygamma(2, y.t().contiguous().view(8, -1)).square().mean()
 
 
 def chosen(y):
@@ -138,7 +138,7 @@ def test_what_waits_for_other_parts_is_counted():
             counted.append(self._needs)
 
     def function(x, y):
-        return torch.special.i0e(x * 2).exp() + torch.special.i0e(y)[:1]
+        return torch.special.erfcx(x * 2).exp() + torch.special.erfcx(y)[:1]
 
     torch._dynamo.reset()
     x, y = torch.rand(100, 10), torch.rand(300, 10)

@@ -115,14 +115,14 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 def cdist(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
     """Of each row of ``x`` to each of ``y``."""
-    if p not in (0, 1, 2, math.inf):
-        raise Unsupported("of an order whose powers megjit would hold for all pairs")
+    _check_order(p)
     between = F.expand_dims(x, -2) - F.expand_dims(y, -3)
     return FUNCTIONS["norm"](between, p, -1) if between.size else F.zeros(between._tuple_shape[:-1])
 
 
 def cdist_backward(dy: Tensor, x: Tensor, y: Tensor, p: float, distances: Tensor) -> Tensor:
     """The gradient of ``x``, by all axes in front; 0 where rows are equal."""
+    _check_order(p)
     between = F.expand_dims(x, -2) - F.expand_dims(y, -3)
     if p == 0 or not between.size:
         return F.zeros((*between._tuple_shape[:-2], between._tuple_shape[-1]))
@@ -131,12 +131,14 @@ def cdist_backward(dy: Tensor, x: Tensor, y: Tensor, p: float, distances: Tensor
         grad = F.sign(between) * dy
     elif p == math.inf:
         grad = F.where(F.abs(between) == distances, F.sign(between) * dy, zeros)
-    elif p == 2:
-        grad = F.where(distances == 0, zeros, between / distances * dy)
     else:
-        powers = (F.abs(between) / distances) ** (p - 1)
-        grad = F.where((distances == 0) | (between == 0), zeros, F.sign(between) * powers * dy)
+        grad = F.where(distances == 0, zeros, between / distances * dy)
     return F.sum(grad, axis=-2)
+
+
+def _check_order(p: float) -> None:
+    if p not in (0, 1, 2, math.inf):
+        raise Unsupported("of an order whose powers megjit would hold for all pairs")
 
 
 def squeeze(x: Tensor, dims: Sequence[int]) -> Tensor:
