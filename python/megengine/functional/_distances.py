@@ -81,7 +81,7 @@ def huber_loss(pred: Tensor, label: Operand, reduction: str = "mean", delta: flo
     Parameters
     ----------
     pred : Tensor
-        Predicted values.
+        Predicted values, of any shape and dtype.
     label : Tensor or number
         True values. The shapes broadcast; a warning says so if they differ.
     reduction : str
@@ -124,7 +124,7 @@ def smooth_l1_loss(pred: Tensor, label: Operand, reduction: str = "mean", beta: 
     Parameters
     ----------
     pred : Tensor
-        Predicted values.
+        Predicted values, of any shape and dtype.
     label : Tensor or number
         True values. The shapes broadcast; a warning says so if they differ.
     reduction : str

@@ -47,7 +47,7 @@ def l1_loss(pred: Tensor, label: _Operand, reduction: str = "mean") -> Tensor:
     Parameters
     ----------
     pred : Tensor
-        Predicted values.
+        Predicted values, of any shape and dtype.
     label : Tensor or number
         True values. The shapes broadcast; a warning says so if they differ.
     reduction : str
@@ -87,7 +87,7 @@ def square_loss(pred: Tensor, label: _Operand, reduction: str = "mean") -> Tenso
     Parameters
     ----------
     pred : Tensor
-        Predicted values.
+        Predicted values, of any shape and dtype.
     label : Tensor or number
         True values. The shapes broadcast; a warning says so if they differ.
     reduction : str
