@@ -54,7 +54,7 @@ struct TransferTimes {
 struct MemoryPlan {
     size_t unplanned_bytes = 0;  // one buffer per recorded value
     size_t planned_bytes = 0;  // inputs, state, outputs, the arena and held_bytes
-    size_t held_bytes = 0;  // of the step
+    size_t held_bytes = 0;  // Step::held_bytes
     size_t peak_live_bytes = 0;  // the lower bound
     size_t arena_bytes = 0;
     size_t workspace_bytes = 0;  // part of the arena

@@ -73,8 +73,7 @@ struct Step {
     Graph graph = {};  // as it was recorded
     std::vector<Input> inputs = {};  // by slot; slots that are not listed are arguments
     std::vector<Output> outputs = {};  // by output of the graph; unlisted outputs are results
-    // Other steps of the call read these, or gave them: it holds them while this one runs.
-    size_t held_bytes = 0;
+    size_t held_bytes = 0;  // what the call holds for its other steps while this one runs
 
     Input input(int slot) const {
         const auto place = static_cast<size_t>(slot);

@@ -110,8 +110,8 @@ protected:
     runtime::Results compute_outside(const OpDef& op, const Attrs& attrs,
                                      std::span<const TensorRef> inputs, runtime::Device& device);
     void run_segment(uint32_t index);
-    size_t held_bytes()
-        const;  // of the tensors that the call knows and the values that it has made
+    // Of the tensors that the call knows, and the values that it has made.
+    size_t held_bytes() const;
     bool follows_from_host_data(RecordId value) const;
     // Computes record values now, by eager kernels.
     // `waits`: a value that a queue cannot compute makes it throw, instead of being lost.
