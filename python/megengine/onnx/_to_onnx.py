@@ -228,12 +228,18 @@ def _logaddexp(emit: Emitter, number: Number, x: str, y: str) -> str:
 
 @formula("atan2")
 def _atan2(emit: Emitter, number: Number, y: str, x: str) -> str:
-    # The angle's half plane follows from the signs; on the vertical axis it is a quarter turn.
-    turn = emit("Where", emit("Less", y, number(0)), number(-np.pi), number(np.pi))
+    # The angle's half plane follows from the signs, also those of zeros; on the vertical axis it is a quarter turn.
+    zero, one = number(0), number(1)
+    are_infinite = emit("And", emit("IsInf", x), emit("IsInf", y))
+    x, y = (emit("Where", are_infinite, emit("Sign", each), each) for each in (x, y))
+    is_left, is_below = (emit("Or", emit("Less", each, zero), emit("Less", emit("Div", one, each), zero)) for each in (x, y))
+    turn = emit("Where", is_below, number(-np.pi), number(np.pi))
     angle = emit("Atan", emit("Div", y, x))
-    beside = emit("Where", emit("Less", x, number(0)), emit("Add", angle, turn), angle)
+    beside = emit("Where", is_left, emit("Add", angle, turn), angle)
     upright = emit("Mul", emit("Sign", y), number(np.pi / 2))
-    return emit("Where", emit("Equal", x, number(0)), upright, beside)
+    angle = emit("Where", emit("Equal", x, zero), upright, beside)
+    is_level = emit("And", emit("Equal", y, zero), emit("Equal", x, x))
+    return emit("Where", is_level, emit("Where", is_left, turn, y), angle)
 
 
 def _truncated(emit: Emitter, x: str) -> str:
@@ -263,31 +269,40 @@ CONVERTERS["trunc"] = _rounding(lambda emit, number, x: _truncated(emit, x))
 CONVERTERS["round"] = _rounding(_half_away)
 
 
-def _floor_quotient(emit: Emitter, x: str, y: str, zero: str, one: str) -> str:
-    """Integers: ONNX rounds quotients towards 0, and x / 0 stops the program where ours is 0."""
-    by_zero = emit("Equal", y, zero)
-    safe = emit("Where", by_zero, one, y)
+def _floor_quotient(emit: Emitter, x: str, y: str, dtype: Any) -> str:
+    """Integers: ONNX rounds quotients towards 0, and two of them stop the program: x / 0, which is 0 here, and the least number / -1, which wraps."""
+    zero, one = (emit.constant(each, dtype) for each in (0, 1))
+    by_zero, by_less = emit("Equal", y, zero), emit("Equal", y, emit.constant(-1, dtype))
+    safe = emit("Where", emit("Or", by_zero, by_less), one, y)
     quotient = emit("Div", x, safe)
     rest = emit("Sub", x, emit("Mul", quotient, safe))
     differs = emit("Xor", emit("Less", rest, zero), emit("Less", safe, zero))
     rounds = emit("And", differs, emit("Not", emit("Equal", rest, zero)))
     down = emit("Where", rounds, emit("Sub", quotient, one), quotient)
-    return emit("Where", by_zero, zero, down)
+    return emit("Where", by_zero, zero, emit("Where", by_less, emit("Neg", x), down))
 
 
 @converts("floor_div")
 def _floor_div(emit: Emitter, call: Call) -> str:
     if is_real(call.dtype):
         return emit("Floor", emit("Div", *operands(emit, call, call.dtype)))
-    zero, one = emit.constant(0, np.int32), emit.constant(1, np.int32)
-    x, y = operands(emit, call, np.int32)
-    quotient = _floor_quotient(emit, x, y, zero, one)
-    return quotient if call.dtype == np.int32 else emit.cast(quotient, call.dtype)
+    dtype = np.int64 if call.dtype == np.int64 else np.int32
+    x, y = operands(emit, call, dtype)
+    quotient = _floor_quotient(emit, x, y, dtype)
+    return quotient if call.dtype == dtype else emit.cast(quotient, call.dtype)
 
 
 @converts("mod")
 def _mod(emit: Emitter, call: Call) -> str:
-    return calculated(emit, call, lambda x, y: emit("Mod", x, y, fmod=int(is_real(call.dtype))))
+    def rest(x: str, y: str) -> str:
+        if is_real(call.dtype):
+            return emit("Mod", x, y, fmod=1)
+        # Here the rest of x / 0 is 0, which stops the program there; so does that of the least number by -1.
+        zero, one, less = (emit.constant(each, np.int32 if call.dtype.name in _NARROW else call.dtype) for each in (0, 1, -1))
+        leaves_none = emit("Or", emit("Equal", y, zero), emit("Equal", y, less))
+        return emit("Mod", x, emit("Where", leaves_none, one, y))
+
+    return calculated(emit, call, rest)
 
 
 @converts("left_shift", "right_shift")
@@ -297,7 +312,7 @@ def _shift(emit: Emitter, call: Call) -> str:
     if call.op == "left_shift":
         shifted = emit("Mul", x, factor)
     else:
-        shifted = _floor_quotient(emit, x, factor, emit.constant(0, np.int32), emit.constant(1, np.int32))
+        shifted = _floor_quotient(emit, x, factor, np.int32)
     return shifted if call.dtype == np.int32 else emit.cast(shifted, call.dtype)
 
 

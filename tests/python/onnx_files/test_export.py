@@ -130,6 +130,10 @@ def test_a_function_computes_the_same(sample, opset):
 
 INTS = np.array([[7, -7, 0], [5, -2, 3]], np.int32)
 OTHERS = np.array([[2, 2, -3], [-5, 3, 0]], np.int32)
+# Rests and quotients by 0, and of the least number by -1.
+AT_BOUNDS = [(np.array([0, 7, 100, bounds.min, bounds.max, bounds.min], dtype), np.array([0, 0, 7, bounds.max, bounds.min + 1, -1 if bounds.min else 1], dtype))
+             for dtype in ("int8", "uint8", "int16", "int32") for bounds in [np.iinfo(dtype)]]  # fmt: skip
+SPECIAL = np.array([0.0, -0.0, 1e-3, -1e-3, 2.0, -2.0, np.inf, -np.inf, np.nan], np.float32)
 IMAGE = np.random.default_rng(3).normal(size=(2, 4, 7, 5)).astype(np.float32)
 KERNEL = np.random.default_rng(4).normal(size=(4, 3, 3, 2)).astype(np.float32)
 
@@ -139,6 +143,11 @@ KERNEL = np.random.default_rng(4).normal(size=(4, 3, 3, 2)).astype(np.float32)
     [
         (lambda x, y: x // y, (INTS, OTHERS)),
         (lambda x, y: x % (F.abs(y) + 1), (INTS, OTHERS)),
+        *((lambda x, y: x % y, pair) for pair in AT_BOUNDS),
+        *((lambda x, y: x // y, pair) for pair in AT_BOUNDS),
+        (lambda x: (x.astype("int64") * 3_000_000_000) // 7, (INTS,)),
+        (lambda x: (x.astype("int64") * 3_000_000_000) % 7, (INTS,)),
+        (F.atan2, (np.repeat(SPECIAL, SPECIAL.size), np.tile(SPECIAL, SPECIAL.size))),
         (lambda x, y: (x < y).astype("float32") + (x != y), (INTS, OTHERS)),
         (lambda x: F.left_shift(x, 2) + F.right_shift(x, 1), (INTS,)),
         (lambda x: F.sum(x > 0) + F.max(x > 0), (INTS,)),
