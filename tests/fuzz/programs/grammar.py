@@ -78,7 +78,7 @@ LITERALS: dict[str, tuple[str, ...]] = {
     "hidden": ("-1e9", "-1e4", "float('-inf')", "-3.4028234663852886e38", "0.0", "3.0", "-5.0"),
 }
 
-NO_GRADIENT = re.compile(r"\w+ (==|<) \w+|F\.arg(max|sort)\(.*|.*\.astype\('u?int\d+'\)")
+NO_GRADIENT = re.compile(r"\w+ (==|<) \w+|F\.(arg(max|sort)|round|floor|ceil|sign)\(.*|.*\.astype\('u?int\d+'\)")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Statement:
         return set(WORD.findall(re.sub(r"\b\w+\.shape\b", "", "\n".join(self.lines()))))
 
     def has_gradient(self) -> bool:
-        """Whether its value has a gradient of what it reads: no comparison, no place and no integer has one."""
+        """Whether its value has a gradient of what it reads: no comparison, no place, no integer and no step has one."""
         return not NO_GRADIENT.fullmatch(self.lines()[0].removeprefix(f"{self.name} = "))
 
 
