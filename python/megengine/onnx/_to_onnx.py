@@ -326,7 +326,10 @@ _REDUCTIONS = {
 
 @converts(*_REDUCTIONS)
 def _reduce(emit: Emitter, call: Call) -> str:
-    dtype, _ = call.types[0]
+    dtype, shape = call.types[0]
+    if call.op == "reduce_mean" and not all(shape[axis] for axis in call.attrs["axes"]):  # there it is 0 of nothing, here 0 / 0
+        total = reduced(emit, "ReduceSum", emit.cast(call.inputs[0], call.dtype), call.attrs["axes"], call.attrs["keepdims"])
+        return emit("Div", total, emit.constant(0, call.dtype))
     computed = np.dtype(np.int32) if call.dtype.name in _NARROW else call.dtype
     if call.op == "reduce_sum" and computed == np.int32:
         computed = np.dtype(np.int64)  # runtimes saturate sums that are out of range, but casts wrap, as our sums do

@@ -170,6 +170,8 @@ KERNEL = np.random.default_rng(4).normal(size=(4, 3, 3, 2)).astype(np.float32)
         (lambda x: F.nn.group_norm(x, 2, True, F.ones((4,)), F.zeros((4,))), (IMAGE,)),
         (lambda x: F.split(x, 2, axis=1)[1], (IMAGE,)),
         (lambda x: F.mean(x), (X,)),
+        *((lambda x, axis=axis: F.mean(x[:0], axis=axis), (X,)) for axis in (None, 0, 1)),
+        (lambda x: F.loss.l1_loss(x[:0], x[:0] * 2), (X,)),
         *((f, (X > 0,)) for f in (F.abs, F.neg, F.square, F.sign, F.relu, F.relu6, lambda x: x + x, lambda x: x - x, lambda x: x * x, lambda x: F.maximum(x, x[::-1]))),
         *((f, (np.int32(3),)) for f in (lambda x: F.expand_dims(x, 0), lambda x: x.reshape(-1), lambda x: F.transpose(x, ()), lambda x: F.one_hot(x, 5))),
     ],
