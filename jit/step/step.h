@@ -36,7 +36,7 @@ struct Input {
     // The run replaces the input, and computes no gradient for it.
     bool is_state() const { return (kind == Kind::state || is_released) && !is_trained; }
     // The input is the same tensor in most calls, so that what is computed of it alone can be kept.
-    // What is trained changes before the next call, whoever updates it.
+    // A trained input changes before the next call, whoever updates it.
     bool is_fixed() const {
         return (kind == Kind::captured || kind == Kind::constant) && !is_released && !is_trained;
     }

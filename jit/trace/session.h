@@ -110,7 +110,7 @@ protected:
     runtime::Results compute_outside(const OpDef& op, const Attrs& attrs,
                                      std::span<const TensorRef> inputs, runtime::Device& device);
     void run_segment(uint32_t index);
-    // Of the tensors that the call knows, and the values that it has made.
+    // Counts the memory of the tensors that the call knows and of the values that it has made.
     size_t held_bytes() const;
     bool follows_from_host_data(RecordId value) const;
     // Computes record values now, by eager kernels.

@@ -116,7 +116,7 @@ class _Forgotten(ast.NodeVisitor):
         self.path.pop()
 
     def visit_If(self, node):
-        """What is declared for type checkers does not run."""
+        """Declarations for type checkers do not run."""
         for each in node.orelse if ast.unparse(node.test).endswith("TYPE_CHECKING") else [node]:
             self.generic_visit(each) if each is node else self.visit(each)
 

@@ -154,8 +154,8 @@ void RecomputeProblem::add_step(const Node& node) {
 
 namespace {
 
-// What is made of a few numbers (a random key) may take so many times the time of writing it:
-// nothing large is kept for a second run.
+// An op that reads a few numbers alone (a random key) may take so many times the time of writing
+// its result: a second run keeps nothing large.
 constexpr double kWorthOfADraw = 4;
 constexpr size_t kBytesOfAKey = 64;
 

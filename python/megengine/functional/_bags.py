@@ -140,16 +140,20 @@ def _sums(rows: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor | float]:
     return total, ops.reduce_sum(ops.cast(counts, dtype="float32"), axes=(1,), keepdims=False)
 
 
+def bag_of_each(count: int, offsets: Tensor) -> Tensor:
+    """The bag of each of ``count`` indices: the last one that begins at the index or before."""
+    none = ops.full(shape=(count + 1,), value=0.0, dtype="int32", device=offsets)
+    begun = ops.index_add(none, ops.full(shape=offsets._tuple_shape, value=1.0, dtype="int32", device=offsets), offsets, axes=(0,))
+    return ops.sub(cut(ops.cumsum(begun, axis=0, exclusive=False, reverse=False), 0, 0, count), 1)
+
+
 def _sums_by_offsets(rows: Tensor, counts: Tensor | None, offsets: Tensor) -> tuple[Tensor, Tensor | float]:
     note_extent_read(rows, 0)
     note_extent_read(offsets, 0)
     count, dim = rows._tuple_shape
     bags = offsets._tuple_shape[0]
     own = ops.full(shape=(count,), value=1.0, dtype="float32", device=rows) if counts is None else ops.cast(counts, dtype="float32")
-    # The bag of an index is the last one that begins at it or before.
-    none = ops.full(shape=(count + 1,), value=0.0, dtype="int32", device=rows)
-    begun = ops.index_add(none, ops.full(shape=(bags,), value=1.0, dtype="int32", device=rows), offsets, axes=(0,))
-    bag = ops.sub(cut(ops.cumsum(begun, axis=0, exclusive=False, reverse=False), 0, 0, count), 1)
+    bag = bag_of_each(count, offsets)
     zeros = (ops.full(shape=shape, value=0.0, dtype=x.dtype.name, device=x) for shape, x in (((bags, dim), rows), ((bags,), own)))
     total, number = (ops.index_add(zero, x, bag, axes=(0,)) for zero, x in zip(zeros, (rows, own), strict=True))
     return total, number

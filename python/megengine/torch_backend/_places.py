@@ -11,6 +11,7 @@ import numpy as np
 from .. import functional as F
 from ..core import ops
 from ..core.tensor.shapes import cut
+from ..functional._bags import bag_of_each
 from ..fx.torchlike import FUNCTIONS
 from ..tensor import Tensor
 from ._forms import Unsupported, along_axis, refuse_halves
@@ -82,13 +83,7 @@ def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     last = (count - 1) * (step // width) + 1
     parts = [blocks[(*(slice(None),) * dim, slice(first, first + last, step // width))] for first in range(size // width)]
     y = F.stack(parts, axis=dim + 1).reshape(*shape[:dim], count, size, *shape[dim + 1 :])
-    return _axis_moved(y, dim + 1, y.ndim - 1)
-
-
-def _axis_moved(x: Tensor, source: int, target: int) -> Tensor:
-    order = [axis for axis in range(x.ndim) if axis != source]
-    order.insert(target, source)
-    return F.transpose(x, order) if order != [*range(x.ndim)] else x
+    return FUNCTIONS["movedim"](y, dim + 1, y.ndim - 1)
 
 
 def _on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> tuple[list[Tensor], tuple[int, ...], int]:
@@ -105,12 +100,12 @@ def _on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> tuple[list[Ten
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     places, axes, at = _on_diagonal(x, offset, dim1, dim2)
     y = ops.index_get(x, *places, axes=axes)
-    return _axis_moved(y, at, y.ndim - 1)
+    return FUNCTIONS["movedim"](y, at, y.ndim - 1)
 
 
 def diagonal_scatter(x: Tensor, part: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     places, axes, at = _on_diagonal(x, offset, dim1, dim2)
-    return ops.index_set(x, _axis_moved(part, part.ndim - 1, at), *places, axes=axes)
+    return ops.index_set(x, FUNCTIONS["movedim"](part, part.ndim - 1, at), *places, axes=axes)
 
 
 def _places_by_strides(size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
@@ -251,18 +246,11 @@ def embedding_bag(
     starts = offsets[:-1] if with_end else offsets
     y = F.embedding_bag(indices, weight, starts, _BAGS[mode], factors, padding_idx if padding_idx >= 0 else None)
     has_bags = mode == 1 or padding_idx >= 0
-    bags = _bags(indices, starts) if has_bags else F.zeros((0,), dtype="int32")
+    bags = bag_of_each(indices._tuple_shape[0], starts) if has_bags else F.zeros((0,), dtype="int32")
     sizes = F.zeros(starts._tuple_shape, dtype="int32")
     if mode == 1:
         sizes = ops.index_add(sizes, (indices != padding_idx).astype("int32"), bags, axes=(0,))
     return y, bags, sizes, sizes
-
-
-def _bags(indices: Tensor, starts: Tensor) -> Tensor:
-    """The bag of each index, by where bags start."""
-    count = indices._tuple_shape[0]
-    begun = ops.index_add(F.zeros((count + 1,), dtype="int32"), F.ones(starts._tuple_shape, dtype="int32"), starts, axes=(0,))
-    return F.cumsum(begun, axis=0)[:count] - 1
 
 
 def embedding_bag_backward(
@@ -274,7 +262,7 @@ def embedding_bag_backward(
         raise Unsupported("maxima of bags, a sparse gradient or scale_grad_by_freq")
     if mode == 1:
         dy = dy / F.maximum(sizes, F.ones_like(sizes)).astype(dy.dtype).reshape(-1, 1)
-    rows = ops.index_get(dy, _bags(indices, offsets), axes=(0,))
+    rows = ops.index_get(dy, bag_of_each(indices._tuple_shape[0], offsets), axes=(0,))
     rows = rows if factors is None else rows * factors.reshape(-1, 1)
     if padding_idx >= 0:
         rows = F.where((indices == padding_idx).reshape(-1, 1), F.zeros_like(rows), rows)
@@ -286,7 +274,7 @@ def embedding_bag_factors_backward(
 ) -> Tensor:
     """The gradients of per_sample_weights."""
     refuse_halves(dy)
-    rows, found = ops.index_get(dy, _bags(indices, offsets), axes=(0,)), ops.index_get(weight, indices, axes=(0,))
+    rows, found = ops.index_get(dy, bag_of_each(indices._tuple_shape[0], offsets), axes=(0,)), ops.index_get(weight, indices, axes=(0,))
     y = F.sum(rows * found, axis=1)
     return F.where(indices == padding_idx, F.zeros_like(y), y) if padding_idx >= 0 else y
 

@@ -114,7 +114,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 
 def cdist(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
-    """Of each row of ``x`` to each of ``y``."""
+    """The distance of each row of ``x`` to each of ``y``."""
     _check_order(p)
     between = F.expand_dims(x, -2) - F.expand_dims(y, -3)
     return FUNCTIONS["norm"](between, p, -1) if between.size else F.zeros(between._tuple_shape[:-1])
