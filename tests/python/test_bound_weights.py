@@ -140,8 +140,14 @@ def test_weights_stay_packed_where_something_cheap_is_computed_twice():
     assert plan.recompute_flops_ratio > 0 and any("conv_epilogue" in step for step in map(str, plan.steps))
 
 
-@pytest.mark.parametrize("trained, expects_packed", [("all", False), ("none", True), ("last", True)])
-def test_weights_that_are_trained_are_not_packed(trained, expects_packed):
+def packs(function, x):
+    found = trace(function, symbolic=True, opt_level=3)
+    found(x), found(x)
+    return "packed" in str(found.memory_plan().buffers)
+
+
+@pytest.mark.parametrize("trained", ["all", "none", "last"])
+def test_weights_that_are_trained_are_not_packed(trained):
     """An optimizer outside of the trace gives them new values before the next call. Frozen layers stay packed."""
     net = M.Sequential(*(M.Linear(256, 256) for _ in range(3)))
     x = mge.tensor(np.ones((8, 256), "float32"))
@@ -160,7 +166,10 @@ def test_weights_that_are_trained_are_not_packed(trained, expects_packed):
         for each in wanted:
             each.grad = None
     buffers = [str(each) for each in gradients.memory_plan().buffers]
-    assert any("packed" in each for each in buffers) == expects_packed
+    # Backward reads the weights of frozen layers in the other order, which some instruction sets do not pack: then forward's would be a second copy.
+    frozen = net[0].weight
+    expects = {"all": False, "none": packs(lambda x: F.matmul(x, frozen), x), "last": packs(lambda x: F.matmul(x, frozen, transpose_b=True), x)}
+    assert any("packed" in each for each in buffers) == expects[trained]
     assert trained != "all" or gradients.memory_plan().planned_bytes < 8.5 * 256 * 256 * 4  # weights, gradients, and what is small
 
 
