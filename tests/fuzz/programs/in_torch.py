@@ -101,7 +101,7 @@ _TEXTS = {
     "F.clip({any}, -100, 100).astype('{whole_dtype}')": "{any}.clamp(0, 100).to(torch.{whole_dtype})",
     "F.argsort({float}.reshape(1, -1))[0]": "torch.argsort({float}.reshape(1, -1), stable=True)",
     "F.topk({float}.reshape(1, -1), 1)[0]": "torch.topk({float}.reshape(1, -1), 1)[0].detach()",  # among equals it takes any, which gets the gradient
-    "F.cond(F.sum({float}) > 0, lambda: {float} * 2, lambda: {float} + {float})": "torch.cond({float}.sum() > 0, lambda q: q * 2, lambda q: q + q, ({float},))",
+    "F.cond(F.sum({float}) > 0.37, lambda: {float} * 2, lambda: {float} + {float})": "torch.cond({float}.sum() > 0.37, lambda q: q * 2, lambda q: q + q, ({float},))",
     "F.cond(F.sum({single}) > 1, lambda q: F.relu(q) + p0[0, 0], lambda q: q * p0[0, 1], {single})": (
         "torch.cond({single}.sum() > 1, lambda q: torch.relu(q) + p0[0, 0], lambda q: q * p0[0, 1], ({single},))"
     ),

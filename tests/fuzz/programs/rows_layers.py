@@ -89,9 +89,9 @@ ATTENTION = rows(
 )
 
 FLOW = rows(
-    "F.cond(F.sum({float}) > 0, lambda: {float} * 2, lambda: {float} + {float})",
+    "F.cond(F.sum({float}) > 0.37, lambda: {float} * 2, lambda: {float} + {float})",
     "F.cond(F.sum({single}) > 1, lambda q: F.relu(q) + p0[0, 0], lambda q: q * p0[0, 1], {single})",
-    "F.cond(F.sum({single}) > 0, lambda: F.sum({single}) * p1, lambda: p0[0] * 2)",
+    "F.cond(F.sum({single}) > 0.37, lambda: F.sum({single}) * p1, lambda: p0[0] * 2)",
     Row("F.cond(F.sum({whole}) > 0, lambda q: q + 1152921504606846983, lambda q: q * 9007199254740993, {whole}.astype('int64'))", unfit=("torch",)),
     "F.scan(lambda c, row: (c + 1152921504606846983, F.maximum(c, row)), {whole}[0].astype('int64'), {whole})[1]",
     "F.scan(lambda c, row: (c * 0.5 + row, F.tanh(c)), {float}[0] * 0, {float})[1]",
@@ -101,7 +101,7 @@ FLOW = rows(
     "F.scan(lambda c, row: (cell(row, c), c), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]",
     "F.scan(lambda c, row: (cell(row, c), cell(row, c)), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]",
     Row("F.while_loop(lambda s: F.abs(s).sum() > 1, lambda s: s * 0.5, F.clip({single}, -9, 9))", trains=False),
-    Row("F.cond(F.sum({single}) > 0, lambda q: q, lambda q: q.reshape({coded}.shape), {coded}).astype('float32')", unfit=("onnx",)),
+    Row("F.cond(F.sum({single}) > 0.37, lambda q: q, lambda q: q.reshape({coded}.shape), {coded}).astype('float32')", unfit=("onnx",)),
     Row("F.scan(lambda c, row: ((c.astype('float32') * 0.5).astype(c.dtype), c), {coded}, {single})[0].astype('float32')", unfit=("onnx",)),
     Row("F.while_loop(lambda v: v[0] < 2, lambda v: (v[0] + 1, (v[1].astype('float32') * 0.5).astype(v[1].dtype)), (0, {coded}))[1]", unfit=("onnx",)),
     "F.while_loop(lambda s: s.sum() < 30, lambda s: F.abs(s) + 1, {single}, max_trips=3)",

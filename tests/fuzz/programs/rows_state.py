@@ -45,7 +45,7 @@ STATE = statements(
 ) + statements(
     "p2[idx % 5] += 1",
     "p2[...] = (p2 + 1) % 11",
-    f"p3[idx % 3] = {_MEAN} > 0",
+    f"p3[idx % 3] = {_MEAN} > 0.37",  # the mean of normalized numbers is 0 but for rounding
     "p2 += cnt",
     "count += 1",
     "low[...] = low * 0.5",
@@ -130,7 +130,7 @@ READS = statements(
     "{v} = {single} * np.asarray(y)[0]",
     "{v} = {single} + y.tolist()[0]",
     "{v} = {any}[: int(cnt)] * 2",
-    "{v} = {single} * 2\nif {single2}.sum() > 0:\n    {v} = {v} * 3",
+    "{v} = {single} * 2\nif {single2}.sum() > 0.37:\n    {v} = {v} * 3",
     "{v} = {single}\nfor _ in range(int(cnt)):\n    {v} = {v} * 2",
     "try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7",
     may=("reads",),
