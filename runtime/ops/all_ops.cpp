@@ -26,6 +26,7 @@ std::vector<OpDef> fft_ops();
 // networks
 std::vector<OpDef> attention_ops();
 std::vector<OpDef> attention_of_parts_ops();  // after attention_ops, which registers their base ops
+std::vector<OpDef> block_weight_ops();
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> matmul_ops();
 std::vector<OpDef> norm_ops();
@@ -54,6 +55,7 @@ void register_all_ops() {
             fft_ops,
             conv_ops,
             matmul_ops,
+            block_weight_ops,
             norm_ops,
             pool_ops,
             softmax_ops,
