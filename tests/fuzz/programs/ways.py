@@ -62,7 +62,7 @@ class Loaded:
             functions[each.function.__name__] = f
             each.shapes = [getattr(leaf, "shape", None) for leaf in leaves(results)]
         if scope["watched"]():
-            functions["watched"] = trace(lambda: [t + 0 for t in scope["watched"]()], record_only=True)
+            functions["watched"] = trace(lambda: [t * 1 for t in scope["watched"]()], record_only=True)
             functions["watched"]()
         file = io.BytesIO()
         try:
