@@ -50,7 +50,8 @@ MEGJIT_INLINE Step integers(const uint8_t* block, int64_t step) {
     } else {
 #if MEGJIT_LANE_COUNT == 16
         // A permutation of 16 floats takes its places from the lowest 4 bits.
-        const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+        const __m512 values =
+            _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
         const __m512i places = _mm512_cvtepu8_epi32(bytes);
         return {{{Floats(_mm512_permutexvar_ps(places, values))}},
                 {{Floats(_mm512_permutexvar_ps(_mm512_srli_epi32(places, 4), values))}}};
@@ -134,8 +135,7 @@ void dots(const BlockWeights& w, const uint8_t* weights, const float* x, int64_t
             }
             const Floats scale = scale_of(block);
             for (int64_t m = 0; m < of_x; ++m)
-                for (int64_t v = 0; v < kVectors; ++v)
-                    sums[r][m].part[v] += scale * own[m].part[v];
+                for (int64_t v = 0; v < kVectors; ++v) sums[r][m].part[v] += scale * own[m].part[v];
         }
     for (int64_t r = 0; r < rows; ++r)
         for (int64_t m = 0; m < of_x; ++m) {
@@ -164,7 +164,9 @@ void dots_of_rows(const BlockWeights& w, const uint8_t* weights, int64_t lo, int
             if (is_whole)
                 dots<bits, group, kTogether, 1>(w, row, x + m * columns, columns,
                                                 y + m * w.rows + r, w.rows);
-            else dots<bits, group, 1, 1>(w, row, x + m * columns, columns, y + m * w.rows + r, w.rows);
+            else
+                dots<bits, group, 1, 1>(w, row, x + m * columns, columns, y + m * w.rows + r,
+                                        w.rows);
         r = end;
     }
 }
