@@ -178,6 +178,7 @@ std::vector<OpDef> block_weight_ops() {
          .grad = grad_product,
          .keeps = Keeps::inputs,
          .expand = expand_product,
+         .multiplies_rows = true,
          .cost = cost_product}};
 }
 

@@ -16,6 +16,23 @@ from .module import Module
 __all__ = ["BlockwiseEmbedding", "BlockwiseLinear"]
 
 
+def _zeros(rows: int, columns: int, bits: int, group: int) -> Tensor:
+    """Blocks of zeros, which no float array precedes."""
+    row = block_weights.quantize_blocks(np.zeros((1, columns), np.float32), bits, group)
+    return Tensor(np.repeat(row.numpy(), rows, axis=0))
+
+
+def _group_of(cls: type[Module], blocks: Tensor, bits: int) -> int:
+    """How many weights a block has. ValueError for what are no blocks."""
+    group = (blocks.shape[-1] - 2) * 8 // bits if bits in (4, 8) and blocks.ndim == 3 else 0
+    if blocks.dtype != np.uint8 or group not in (32, 64, 128) or 2 + group * bits // 8 != blocks.shape[-1]:
+        raise ValueError(
+            f"{cls.__name__}: blocks of {bits} bits are uint8 [rows, blocks, 2 + group * bits / 8] with a group of 32, 64 or 128; "
+            f"got {blocks.dtype} {tuple(blocks.shape)}"
+        )
+    return group
+
+
 class BlockwiseLinear(Module):
     """Computes ``y = x @ w.T + bias`` of weights in blocks of 4 or 8 bits, each with a float16
     scale (`functional.quantized.quantize_blocks`).
@@ -72,7 +89,7 @@ class BlockwiseLinear(Module):
         super().__init__(**kwargs)
         self.in_features, self.out_features = in_features, out_features
         self.bits, self.group = bits, group
-        self.weight = block_weights.quantize_blocks(np.zeros((out_features, in_features), np.float32), bits, group)
+        self.weight = _zeros(out_features, in_features, bits, group)
         self.bias = Parameter(np.zeros(out_features, np.float32)) if bias else None
 
     @classmethod
@@ -128,14 +145,9 @@ class BlockwiseLinear(Module):
         ValueError
             For blocks of another shape or dtype.
         """
-        group = (blocks.shape[-1] - 2) * 8 // bits if bits in (4, 8) else 0
-        if blocks.ndim != 3 or blocks.dtype != np.uint8 or group not in (32, 64, 128) or 2 + group * bits // 8 != blocks.shape[-1]:
-            raise ValueError(
-                f"{cls.__name__}: blocks of {bits} bits are uint8 [out, blocks, 2 + group * bits / 8] with a group of 32, 64 or 128; "
-                f"got {blocks.dtype} {tuple(blocks.shape)}"
-            )
-        made = cls(0, 0, bias=False, bits=bits, group=group)
-        made.in_features, made.out_features = blocks.shape[1] * group, blocks.shape[0]
+        group = _group_of(cls, blocks, bits)
+        made = cls(blocks.shape[1] * group, 0, bias=False, bits=bits, group=group)
+        made.out_features = blocks.shape[0]
         made.weight = blocks
         made.bias = None if bias is None else Parameter(bias)
         return made
@@ -210,7 +222,7 @@ class BlockwiseEmbedding(Module):
         super().__init__(**kwargs)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.bits, self.group = bits, group
-        self.weight = block_weights.quantize_blocks(np.zeros((num_embeddings, embedding_dim), np.float32), bits, group)
+        self.weight = _zeros(num_embeddings, embedding_dim, bits, group)
 
     @classmethod
     def from_float_module(cls, embedding: Embedding, bits: int = 8, group: int = 32) -> Self:
@@ -239,6 +251,32 @@ class BlockwiseEmbedding(Module):
         made = with_state_of(embedding, cls)
         made.bits, made.group = bits, group
         made.weight = block_weights.quantize_blocks(embedding.weight, bits, group)
+        return made
+
+    @classmethod
+    def from_blocks(cls, blocks: Tensor, bits: int = 8) -> Self:
+        """Returns a layer that reads ``blocks`` where they are, as those of a mapped file.
+
+        Parameters
+        ----------
+        blocks : Tensor
+            The table, uint8, (num_embeddings, embedding_dim / group, 2 + group * bits / 8).
+        bits : int
+            Bits of a number, 4 or 8.
+
+        Returns
+        -------
+        Self
+            The new layer.
+
+        Raises
+        ------
+        ValueError
+            For blocks of another shape or dtype.
+        """
+        group = _group_of(cls, blocks, bits)
+        made = cls(0, blocks.shape[1] * group, bits=bits, group=group)
+        made.num_embeddings, made.weight = blocks.shape[0], blocks
         return made
 
     def forward(self, inputs: Tensor) -> Tensor:

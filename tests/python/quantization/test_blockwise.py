@@ -222,6 +222,9 @@ def test_states_dumps_and_blocks_of_files(tmp_path):
     layer = BlockwiseLinear.from_blocks(net[0].weight, net[0].bias)
     np.testing.assert_array_equal(layer(x).numpy(), net[0](x).numpy())
     assert (layer.in_features, layer.out_features, layer.group) == (64, 32, 32)
+    table = BlockwiseEmbedding.from_blocks(net[0].weight, bits=4)
+    np.testing.assert_array_equal(table(mge.tensor([31, 0])).numpy(), real(net[0].weight.numpy(), 4)[[31, 0]])
+    assert repr(table) == "BlockwiseEmbedding(32, 64, bits=4, group=32)"
 
 
 MISTAKES = {
@@ -242,6 +245,25 @@ def test_mistakes_are_named(words):
     with pytest.raises((ValueError, TypeError, RuntimeError)) as caught:
         MISTAKES[words]()
     assert words in str(caught.value) and len(str(caught.value).splitlines()) <= 6
+
+
+@pytest.mark.host("on a GPU the weights are converted")
+def test_a_head_of_blocks_runs_by_parts_of_its_rows():
+    """Whole logits never exist where nothing but the rows' losses is made of them."""
+    rows, inputs, words = 1024, 64, 32000
+    head = BlockwiseLinear(inputs, words, bias=False, bits=8)
+    scale = mge.Parameter(np.ones(inputs, np.float32))
+    gm = GradManager().attach([scale])
+
+    @trace(symbolic=True, opt_level=3)
+    def step(x, labels):
+        with gm:
+            loss = F.loss.cross_entropy(head(x * scale).reshape(-1, words), labels.reshape(-1))
+            gm.backward(loss)
+        return loss, scale.grad
+
+    plan = step.plan(F.zeros((1, rows, inputs)), F.zeros((1, rows), dtype="int32"))
+    assert plan.planned_bytes < 0.5 * rows * words * 4
 
 
 def test_nothing_changes_where_a_layer_is_refused():
