@@ -129,7 +129,7 @@ def mean_losses(cls, **options):
 def test_training_ends_at_the_loss_of_float32_averages(exact, ours):
     (_, wanted), (begin, got) = mean_losses(exact), mean_losses(ours, min_size=256)
     assert got < begin / 3
-    assert got == pytest.approx(wanted, rel=0.05)
+    assert got == pytest.approx(wanted, rel=0.01)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -255,12 +255,10 @@ def test_a_kernel_decodes_updates_and_encodes_a_parameter():
     assert all(kernel.ops.count("floor") == 4 and kernel.ops.count("reduce_max") == 2 for kernel in updates)
 
 
-@pytest.mark.parametrize("batch", [64, 512])
-@pytest.mark.parametrize("cls", [optim.AdamW, optim.AdamW8bit])
-def test_gradients_do_not_wait_for_each_other(cls, batch):
-    """A further layer adds its activation, and where gradients of weights are larger that of its result, but no gradient of a weight."""
+@pytest.mark.parametrize(("batch", "times"), [(64, 2), (512, 1), (1024, 1)])
+@pytest.mark.parametrize("cls", [optim.SGD, optim.AdamW, optim.AdamW8bit])
+def test_gradients_do_not_wait_for_each_other(cls, batch, times):
+    """A further layer adds its activation, and of few rows also the gradient of that, but no gradient of a weight."""
     (small, _), (large, _) = (stack(cls, layers, 512, batch, opt_level=3) for layers in (6, 12))
-    gradients = 6 * 512 * 512 * 4
-    rows = 6 * batch * 512 * 4
-    growth = large.arena_bytes - small.arena_bytes
-    assert growth <= (2 * rows if rows < gradients else rows) * 1.02
+    assert large.arena_bytes - small.arena_bytes <= times * 6 * batch * 512 * 4 * 1.02
+    assert large.by_kind()["results"] < 100  # no parameter and no state is copied

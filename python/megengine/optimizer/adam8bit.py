@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _core
 from ..core import ops
+from ..distributed._parts import ShardedParameter, whole_shape
 from ..tensor import Parameter, Tensor
 from ._blocks import block_length, decoded, shared, signed_codes, unsigned_codes
 from ._steps import Counted, add_steps
@@ -71,7 +72,9 @@ class Adam8bit(Adam):
     still between two codes. The random numbers are low bits of the averages, therefore a step has
     the same bits in each run. A gradient that is not finite spoils the averages of its block.
 
-    It takes no `autodiff.RowGradient`, and neither `sharded` nor `distributed.fully_shard`.
+    `sharded` and `distributed.fully_shard` divide the state by whole blocks: they refuse a
+    parameter whose number of blocks is no multiple of that of the processes, unless its averages
+    are float32. It takes no `autodiff.RowGradient`.
 
     References
     ----------
@@ -88,7 +91,6 @@ class Adam8bit(Adam):
     {'exp_avg': ('int8', 4096), 'exp_avg_scale': ('float32', 16), 'exp_avg_sq': ('uint8', 4096), 'exp_avg_sq_scale': ('float32', 16), 'step': ('float32', 1)}
     """
 
-    _is_elementwise = False  # a scale is of its block
     _takes_rows = False
 
     def __init__(
@@ -116,10 +118,18 @@ class Adam8bit(Adam):
         if not min_size >= 0:  # nor NaN
             raise ValueError(f"Invalid min_size: {min_size}\n  why: min_size of {type(self).__name__} is a number of elements, at least 0")
 
+    def _check_division(self, param: Parameter, group: Mapping[str, Any], processes: int) -> None:
+        shape, length = whole_shape(param), _block_length(param, group)
+        if length and math.prod(shape) // length % processes:
+            raise ValueError(
+                f"{type(self).__name__}: {processes} processes cannot share a parameter of shape {shape}\n"
+                f"  why: it has {math.prod(shape) // length} blocks of {length} elements\n"
+                "  fix: put it into a group with min_size=math.inf, whose averages are float32"
+            )
+
     def _create_state(self, param_group: dict[str, Any]) -> None:
         for param in param_group["params"]:
-            size = math.prod(param._tuple_shape)
-            length = block_length(size, param_group["block_size"]) if size >= max(param_group["min_size"], 1) else 0
+            length = _block_length(param, param_group)
             if not length:
                 self._add_state(param, "exp_avg")
                 self._add_state(param, "exp_avg_sq", dtype=np.float32)
@@ -127,7 +137,7 @@ class Adam8bit(Adam):
             for name, dtype in _CODES.items():
                 self._add_state(param, name, dtype=dtype)
                 self._state[param][name].format = "default"  # blocks follow the order of axes
-                self._add_state(param, f"{name}_scale", np.zeros(size // length, np.float32))
+                self._add_state(param, f"{name}_scale", np.zeros(math.prod(param._tuple_shape) // length, np.float32))
         add_steps(self._state, param_group["params"])
 
     def _moved(self, param: Parameter, grad: Tensor, moments: Moments) -> tuple[Tensor, Tensor]:
@@ -148,15 +158,28 @@ class Adam8bit(Adam):
         # With a root that hangs on the scales, a kernel updates the parameter in its last pass, and therefore in place.
         return first, roots * ops.sqrt(scales)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for group, saved in zip(self.param_groups, state.get("param_groups", ()), strict=False):
-            for name in ("block_size", "min_size"):
-                if name in saved and saved[name] != group[name]:
-                    raise ValueError(
-                        f"load_state_dict: {name} of {type(self).__name__} is {group[name]} here and {saved[name]} in the state dict\n"
-                        f"  fix: make the optimizer with {name}={saved[name]}"
-                    )
-        super().load_state_dict(state)
+    def _check_saved(self, group: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+        super()._check_saved(group, saved)
+        for name in ("block_size", "min_size"):
+            if name in saved and saved[name] != group[name]:
+                raise ValueError(
+                    f"load_state_dict: {name} of {type(self).__name__} is {group[name]} here and {saved[name]} in the state dict\n"
+                    f"  fix: make the optimizer with {name}={saved[name]}"
+                )
+
+    def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        types = super()._state_types(param)
+        processes = param._group.size if isinstance(param, ShardedParameter) else 1
+        for name, value in self._state.get(param, {}).items():
+            if name.endswith("_scale"):
+                types[name] = ((value._tuple_shape[0] * processes,), value.dtype)
+        return types
+
+
+def _block_length(param: Parameter, group: Mapping[str, Any]) -> int:
+    """The length of a parameter's blocks; 0 if its averages are float32."""
+    size = math.prod(whole_shape(param))
+    return block_length(size, group["block_size"]) if size >= max(group["min_size"], 1) else 0
 
 
 class AdamW8bit(Adam8bit):
