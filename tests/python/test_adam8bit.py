@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import tempfile
 
 import numpy as np
 import pytest
@@ -262,3 +263,21 @@ def test_gradients_do_not_wait_for_each_other(cls, batch, times):
     (small, _), (large, _) = (stack(cls, layers, 512, batch, opt_level=3) for layers in (6, 12))
     assert large.arena_bytes - small.arena_bytes <= times * 6 * batch * 512 * 4 * 1.02
     assert large.by_kind()["results"] < 100  # no parameter and no state is copied
+
+
+EXACT = {"opt_level": 3, "numerics": "exact"}
+MODES = {
+    **{f"level {level}": {"opt_level": level} for level in range(3)}, "level 3": EXACT, "skipped": {"without_host": True},
+    "limit": {**EXACT, "memory_limit": 0.85}, "disk": {**EXACT, "memory_limit": 0.6, "spill": tempfile.gettempdir()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_has_the_bits_of_eager_mode(mode):
+    x, options = Tensor(normal(64, 256)), dict(MODES[mode])
+    if "memory_limit" in options:
+        options["memory_limit"] = int(options["memory_limit"] * stack(optim.AdamW8bit, 8, 256, 64, **EXACT)[0].planned_bytes)
+    plan, step = stack(optim.AdamW8bit, 8, 256, 64, **options)
+    _, eager = stack(optim.AdamW8bit, 8, 256, 64)
+    assert plan.planned_bytes <= options.get("memory_limit", math.inf)
+    assert [step(x).item() for _ in range(4)] == [eager.__wrapped__(x).item() for _ in range(4)]
