@@ -66,11 +66,12 @@ class Adam8bit(Adam):
     Notes
     -----
     State: ``exp_avg`` (int8) and ``exp_avg_sq`` (uint8) of the parameter's shape, ``exp_avg_scale``
-    and ``exp_avg_sq_scale`` (float32, one for each block), ``step``. A code is 0.8 % from the value
-    where this is near the scale, 1.6 % at a tenth of it and 8 % at 1e-4 of it, on average. Codes
-    are rounded up or down at random, in proportion to the distance: slow averages do not stand
-    still between two codes. The random numbers are low bits of the averages, therefore a step has
-    the same bits in each run. A gradient that is not finite spoils the averages of its block.
+    and ``exp_avg_sq_scale`` (float32, one for each block), ``step``. Neighbouring values of v
+    are 1.6 % apart at the scale, 3 % at a tenth of it and 16 % at 1e-4 of it, and those of m are
+    twice as far apart. Codes are rounded up or down at random, in proportion to the distance: slow
+    averages do not stand still between two codes. The random numbers are low bits of the averages,
+    therefore a step has the same bits in each run. A gradient that is not finite spoils the
+    averages of its block.
 
     `sharded` and `distributed.fully_shard` divide the state by whole blocks: they refuse a
     parameter whose number of blocks is no multiple of that of the processes, unless its averages
@@ -78,8 +79,8 @@ class Adam8bit(Adam):
 
     References
     ----------
-    Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization" (blocks; its map of codes
-    is another one). Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1.
+    Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization" (its blocks; the map of
+    codes is our own). Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1.
 
     Examples
     --------
