@@ -146,7 +146,7 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
     _check_shape(key, target, value, flat)
     if isinstance(value, Tensor) and _can_share(target, value):
-        target._reset(value)
+        target._reset(value.detach())
         return
     array = _array(value)
     array = own_array(target, array)
@@ -156,9 +156,9 @@ def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
 
 
 def _can_share(target: Tensor, value: Tensor) -> bool:
-    """Whether ``target`` may hold the very value of another tensor, which so is in memory once: a mapped file is not read.
+    """Whether ``target`` may hold the value of another tensor, without a copy: a mapped file stays unread.
 
-    Writes give a tensor another value, so that neither sees those to the other. What loading converts is copied.
+    A write gives a tensor another value, so neither sees those to the other.
     """
     return (
         value._tuple_shape == target._tuple_shape
