@@ -33,6 +33,8 @@ _ALIGNMENT_KEY = "general.alignment"
 # Numbers of kinds of metadata: numbers by struct's letters, and the others.
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
 _BOOL, _TEXT, _LIST = 7, 8, 9
+_FORMS = {code: struct.Struct("<" + code) for code in _NUMBERS.values()}
+_PIECE_BYTES = 1 << 18
 
 # Numbers of formats of tensors: of plain ones, of those in blocks, and of those that are not read.
 _PLAIN: dict[int, tuple[str, Any]] = {
@@ -90,8 +92,9 @@ class GGUF(Stored):
             if name in self.entries:
                 raise Damaged(f"it has the tensor {name!r} twice")
             self.entries[name] = _place(name, header, alignment)
-        self._data = header.start + -(-header.place // alignment) * alignment
-        self._check_places(header.start + header.length - self._data)
+        begin = -(-header.place // alignment) * alignment
+        self._data = header.start + begin
+        self._check_places(header.length - begin)
 
     def _check_places(self, length: int) -> None:
         end = 0
@@ -129,15 +132,22 @@ def _place(name: str, header: _Header, alignment: int) -> Place:
 class _Header:
     """Reads what stands before the data, one value after the other.
 
-    ``place`` counts the bytes that are read, from ``start``; the file has ``length``.
+    The file begins at ``start`` and has ``length`` bytes. A vocabulary has hundreds of thousands of
+    texts, so the file is read in pieces.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.start = file.tell()
         self.length = file.seek(0, os.SEEK_END) - self.start
-        self.place, self._values = 0, 0
         file.seek(self.start)
+        self._piece, self._piece_begin, self._at = b"", 0, 0
+        self._values = 0
+
+    @property
+    def place(self) -> int:
+        """How many bytes have been taken."""
+        return self._piece_begin + self._at
 
     def counts(self) -> tuple[int, int]:
         """Numbers of tensors and of keys. Damaged for a file of another version."""
@@ -153,7 +163,8 @@ class _Header:
 
     def number(self, code: str) -> Any:
         """A number of one of struct's kinds."""
-        return struct.unpack("<" + code, self._take(struct.calcsize("<" + code), "a number"))[0]
+        form = _FORMS[code]
+        return form.unpack(self._take(form.size, "a number"))[0]
 
     def text(self) -> str:
         """A text, behind its length."""
@@ -177,7 +188,7 @@ class _Header:
             raise Damaged(f"its metadata has lists that are nested more than {_DEPTH} deep")
         kind, count = self.number("I"), self.number("Q")
         if kind in _NUMBERS:
-            dtype = np.dtype("<" + _NUMBERS[kind])
+            dtype = np.dtype(_FORMS[_NUMBERS[kind]].format)
             return np.frombuffer(self._take(count * dtype.itemsize, "a list"), dtype)
         self._count(count)
         return [self.value(kind, depth + 1) for _ in range(count)]
@@ -188,7 +199,15 @@ class _Header:
             raise Damaged(f"its header holds {self._values} values; {VALUES} are the limit")
 
     def _take(self, size: int, what: str) -> bytes:
-        self.place += size
-        if self.place > self.length:
-            raise Damaged(f"it has {self.length} bytes, {what} in its header ends at {self.place}")
-        return self._file.read(size)
+        begin = self._at
+        if begin + size > len(self._piece):
+            end = self.place + size
+            if end > self.length:
+                raise Damaged(f"it has {self.length} bytes, {what} in its header ends at {end}")
+            self._piece_begin += begin
+            rest, begin = self._piece[begin:], 0
+            self._piece = rest + self._file.read(max(size - len(rest), _PIECE_BYTES))
+            if len(self._piece) < size:
+                raise Damaged("it ended while its header was read")
+        self._at = begin + size
+        return self._piece[begin : self._at]

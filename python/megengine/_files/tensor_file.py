@@ -117,6 +117,9 @@ class TensorFile(Mapping[str, Tensor | QuantizedBlocks]):
     def __len__(self) -> int:
         return len(self._made)
 
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Tensor | QuantizedBlocks]]]:
+        return dict, (dict(self),)  # the values: pages are of this process
+
     def __repr__(self) -> str:
         return f"TensorFile({len(self)} tensors of {', '.join(self._paths) or 'no file'})"
 

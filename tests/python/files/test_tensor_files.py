@@ -1,5 +1,6 @@
 """Tensors by name in safetensors files: read, mapped, shared, written, and refused if damaged."""
 
+import copy
 import io
 import json
 import os
@@ -64,6 +65,14 @@ def test_the_mapping_and_its_metadata(mmap, tmp_path):
     assert repr(found) == f"TensorFile(1 tensors of {tmp_path / 'a.safetensors'})"
     with pytest.raises(KeyError):
         found["y"]
+
+
+def test_a_copy_of_the_mapping_is_a_dict(mmap, tmp_path):
+    content = safetensors({"x": ("F32", [1], floats(1))})
+    found = mge.load(written(tmp_path / "a.safetensors", content), mmap=mmap)
+    mge.save(found, tmp_path / "a.pkl")
+    for copied in (mge.load(tmp_path / "a.pkl"), copy.deepcopy(found)):
+        assert type(copied) is dict and copied["x"].tolist() == [1]
 
 
 def test_elements_off_the_multiples_of_their_size_are_copied(mmap, tmp_path):
