@@ -46,7 +46,7 @@ class MappedFile:
 # The capsule holds a DLTensor (dlpack.h): an address, a device of two int32, the rank as an int32,
 # and then the code of the dtype.
 _PLACE_OF_CODE = ctypes.sizeof(ctypes.c_void_p) + 3 * ctypes.sizeof(ctypes.c_int32)
-_BFLOAT = 4
+_BFLOAT = bytes([4])
 _address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -71,5 +71,5 @@ def _lent(array: np.ndarray) -> Tensor:
     # Neither DLPack nor the buffer protocol of NumPy knows bfloat16: the capsule of the same memory
     # as uint16 gets the code of bfloat16.
     capsule = _core.lend(_core.borrow(array.view(np.uint16))).__dlpack__()
-    ctypes.c_uint8.from_address(_address_of(capsule, b"dltensor") + _PLACE_OF_CODE).value = _BFLOAT
+    ctypes.memmove(_address_of(capsule, b"dltensor") + _PLACE_OF_CODE, _BFLOAT, 1)
     return _core.borrow(capsule)
