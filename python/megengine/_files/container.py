@@ -20,6 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from ..tensor import Tensor
+
 if TYPE_CHECKING:
     from .mapped import MappedFile
 
@@ -75,13 +77,18 @@ def can_hold(dtype: np.dtype) -> bool:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write(file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write texts and arrays. Large items go first, so that all are aligned."""
+def write(
+    file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.ndarray | Tensor]
+) -> None:
+    """Write texts and arrays. Large items go first, so that all are aligned.
+
+    Values of tensors are asked for one by one, so that no more than one is copied at a time.
+    """
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     header: dict[str, Any] = {"__metadata__": dict(texts)}
     end = 0
     for name, array in ordered:
-        begin, end = end, end + array.nbytes
+        begin, end = end, end + math.prod(array.shape) * array.dtype.itemsize
         header[name] = {
             "dtype": _NAMES[array.dtype],
             "shape": list(array.shape),
@@ -90,10 +97,12 @@ def write(file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.nda
     text = json.dumps(header, separators=(",", ":"))  # ASCII
     text += " " * (-len(text) % 8)
     if len(text) > HEADER_BYTES or _values_in(text) > VALUES:
-        raise Damaged(f"its graph is too large: {len(text)} bytes of text")
+        raise Damaged(f"its header is too large: {len(text)} bytes of text")
     file.write(struct.pack("<Q", len(text)))
     file.write(text.encode())
     for _, array in ordered:
+        if isinstance(array, Tensor):
+            array = array.numpy()
         file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 

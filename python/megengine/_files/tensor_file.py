@@ -218,18 +218,23 @@ def save(tensors: object, path: str | os.PathLike[str]) -> None:
             f"{type(tensors).__name__}\n"
             "  fix: save state_dict(), or give the file another suffix"
         )
+    held = {name: _held(name, each) for name, each in tensors.items()}
     with written_whole(path) as file:
-        container.write(file, {}, {name: _array(name, each) for name, each in tensors.items()})
+        try:
+            container.write(file, {}, held)
+        except Damaged as error:
+            raise ValueError(f"save: {os.fspath(path)} cannot be written: {error}") from None
 
 
-def _array(name: object, value: Any) -> np.ndarray:
+def _held(name: object, value: Any) -> np.ndarray | Tensor:
+    """The value, if a file can hold it."""
     if not isinstance(name, str) or name == "__metadata__":
         raise TypeError(f"save: the key {name!r} is no name of a tensor\n  fix: use texts as keys")
-    if isinstance(value, Tensor):
-        value = value.numpy()
-    elif isinstance(value, np.generic):
+    if isinstance(value, np.generic):
         value = np.asarray(value)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, Tensor):
+        value.__getstate__()  # raises for a process's part of a parameter, as in a pickle
+    if isinstance(value, np.ndarray | Tensor):
         if container.can_hold(value.dtype) and not is_quantize(value.dtype):
             return value
         what = f"of the dtype {value.dtype}"

@@ -239,6 +239,29 @@ print(*(sizes[kind + "_Clean:"] + sizes[kind + "_Dirty:"] for kind in ("Shared",
 """
 
 
+SAVE = """
+import resource, sys, megengine as mge, megengine.module as M
+
+with M.init.skipped():
+    net = M.Sequential(*[M.Linear(1024, 1024) for _ in range(16)])
+net.load_state_dict(mge.load(sys.argv[1], mmap=True))
+status = dict(line.split(":") for line in open("/proc/self/status"))
+limit = 1024 * int(status["VmData"].split()[0]) + (20 << 20)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+mge.save(net.state_dict(keep_var=True), sys.argv[1])
+"""
+
+
+@pytest.mark.host("memory of the process")
+def test_a_mapped_model_is_saved_tensor_by_tensor(tmp_path):
+    """64 MB are written over the file that is mapped, by a process that may take 20 MB."""
+    path = tmp_path / "net.safetensors"
+    mge.save(M.Sequential(*[M.Linear(1024, 1024) for _ in range(16)]).state_dict(), path)
+    before = path.read_bytes()
+    subprocess.run([sys.executable, "-c", SAVE, path], check=True)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.host("memory of the process")
 def test_two_processes_share_the_pages(tmp_path):
     path = tmp_path / "net.safetensors"
