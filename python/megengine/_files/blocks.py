@@ -119,9 +119,10 @@ class QuantizedBlocks:
         """
         values = np.empty(self.shape, np.float32)
         rows, records = values.reshape(-1, self.group), self.blocks.reshape(-1)
-        step = _AT_ONCE // self.group
-        for begin in range(0, len(records), step):
-            rows[begin : begin + step] = FORMATS[self.format].values(records[begin : begin + step])
+        step, of_records = _AT_ONCE // self.group, FORMATS[self.format].values
+        with np.errstate(all="ignore"):  # a scale that is no number gives what it gives
+            for begin in range(0, len(records), step):
+                rows[begin : begin + step] = of_records(records[begin : begin + step])
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -151,6 +151,11 @@ def test_scales_and_integers_are_views_of_the_file(mmap, tmp_path):
     assert found.blocks.base is not None and found.blocks.flags.writeable is not mmap
 
 
+def test_a_scale_that_is_no_number_gives_none():
+    values = QuantizedBlocks("Q4_0", (32,), np.full(18, 0xFF, np.uint8)).dequantize()
+    assert np.isnan(values).all()
+
+
 def test_many_blocks_are_converted_in_parts():
     count = (1 << 18) // 32 + 3
     content = np.frombuffer((halves(1) + bytes(range(32))) * count, np.uint8)
