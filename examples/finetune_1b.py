@@ -1,22 +1,24 @@
 """Fine-tunes a language model of a billion parameters on two cores, in 1.5 GB of memory.
 
-    python examples/finetune_1b.py                         # adapters beside weights of 4 bits, 1,024 words: 1.5 GB
-    python examples/finetune_1b.py --full                  # all parameters in float32, 512 words: 8 GB
+    python examples/finetune_1b.py --limit 1150            # adapters beside weights of 4 bits, 1,024 words: 1.5 GB
+    python examples/finetune_1b.py --full --limit 7500     # all parameters in float32, 512 words: 8 GB
     python examples/finetune_1b.py --millions 20           # a small one: seconds
+    python examples/finetune_1b.py --weights model.safetensors --tokens text.npy   # a Llama's weights, and text in its tokens
 
-The network has Llama's shape (Touvron et al. 2023). Its weights are made and rounded layer by layer, so that it never exists in float32;
-adapters of rank 16 (Hu et al. 2021, "LoRA") are trained beside them. The step is planned before it runs: `--limit` is a promise, and what
-does not fit is computed again. Adapters, moments and the number of steps go to a file after each step, and a run that was killed goes on
-from there with the numbers that it would have had.
+The network has Llama's shape (Touvron et al. 2023). Its weights are drawn, or read from a mapped file, and rounded some rows at a time, so
+that it never exists in float32; adapters of rank 16 (Hu et al. 2021, "LoRA") are trained beside them. The step is planned before it runs:
+--limit is a promise, and what does not fit is computed again. What was trained goes to a file after each step, and a run that was killed
+goes on from there with the numbers that it would have had.
 """
 
 import argparse
-import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data import topics
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +31,6 @@ from megengine.jit import trace
 from megengine.module.quantized import BlockwiseEmbedding, BlockwiseLinear
 
 RANK, GROUP = 16, 32
-RNG = np.random.default_rng(0)
 
 
 @dataclass(frozen=True)
@@ -49,32 +50,61 @@ SHAPES = {
 }  # by millions of parameters
 
 
+class Weights:
+    """Matrices by Hugging Face's names for a Llama: of a mapped file, or random ones."""
+
+    def __init__(self, file: Path | None, layers: int) -> None:
+        self.state: dict[str, Any] | None = None if file is None else mge.load(file, mmap=True)
+        self.rng, self.residual = np.random.default_rng(0), (2 * layers) ** -0.5
+
+    def rows(self, name: str, rows: int, columns: int, together: int = 512) -> Iterator[np.ndarray]:
+        """The matrix in float32, some rows at a time. Random sums keep their size from layer to layer."""
+        size = 1.0 if "embed" in name else columns**-0.5 * (self.residual if re.search("o_proj|down_proj", name) else 1.0)
+        for first in range(0, rows, together):
+            last = min(rows, first + together)
+            if self.state is None:
+                yield self.rng.standard_normal((last - first, columns), "float32") * np.float32(size)
+            else:
+                yield self.state[f"{name}.weight"][first:last].astype("float32").numpy()
+
+    def blocks(self, name: str, rows: int, columns: int, bits: int) -> mge.Tensor:
+        parts = self.rows(name, rows, columns)
+        return mge.tensor(np.concatenate([F.quantized.quantize_blocks(part, bits, GROUP).numpy() for part in parts]))
+
+    def fill(self, parameter: mge.Parameter, name: str) -> None:
+        rows, columns = map(int, parameter.shape)
+        first = 0
+        for part in self.rows(name, rows, columns):
+            parameter[first : first + len(part)] = part
+            first += len(part)
+
+    def norm(self, name: str, width: int) -> M.RMSNorm:
+        made = M.RMSNorm(width, eps=1e-5)
+        if self.state is not None:
+            made.weight[...] = self.state[f"{name}.weight"].astype("float32")
+        return made
+
+
 class Adapted(M.Module):
     """A frozen linear layer, and a product of two thin matrices beside it, which is zero at first."""
 
-    def __init__(self, frozen: M.Module, inputs: int, outputs: int) -> None:
+    def __init__(self, frozen: M.Module, inputs: int, outputs: int, rng: np.random.Generator) -> None:
         super().__init__()
         self.frozen = frozen
-        self.down = mge.Parameter(RNG.standard_normal((RANK, inputs), "float32") / np.float32(np.sqrt(inputs)))
+        self.down = mge.Parameter(rng.standard_normal((RANK, inputs), "float32") * np.float32(inputs**-0.5))
         self.up = mge.Parameter(np.zeros((outputs, RANK), "float32"))
 
     def forward(self, x: mge.Tensor) -> mge.Tensor:
         return self.frozen(x) + F.linear(F.linear(x, self.down), self.up) * 2.0
 
 
-def drawn(rows: int, columns: int, bits: int, size: float) -> mge.Tensor:
-    """Blocks of normal numbers, some rows at a time."""
-    parts = [slice(i, min(rows, i + 512)) for i in range(0, rows, 512)]
-    numbers = (RNG.standard_normal((part.stop - part.start, columns), "float32") * np.float32(size) for part in parts)
-    return mge.tensor(np.concatenate([F.quantized.quantize_blocks(each, bits, GROUP).numpy() for each in numbers]))
-
-
-def linear(inputs: int, outputs: int, full: bool, size: float) -> M.Module:
-    """A layer of normal numbers, which is trained itself, or has 4 bits and an adapter."""
+def linear(weights: Weights, name: str, inputs: int, outputs: int, full: bool) -> M.Module:
+    """A layer that is trained itself, or has 4 bits and an adapter."""
     if not full:
-        return Adapted(BlockwiseLinear.from_blocks(drawn(outputs, inputs, 4, size)), inputs, outputs)
+        frozen = BlockwiseLinear.from_blocks(weights.blocks(name, outputs, inputs, 4))
+        return Adapted(frozen, inputs, outputs, weights.rng)
     layer = M.Linear(inputs, outputs, bias=False)
-    layer.weight[...] = RNG.standard_normal((outputs, inputs), "float32") * np.float32(size)
+    weights.fill(layer.weight, name)
     return layer
 
 
@@ -86,16 +116,17 @@ def turned(x: mge.Tensor, cos: mge.Tensor, sin: mge.Tensor) -> mge.Tensor:
 
 
 class Block(M.Module):
-    def __init__(self, shape: Shape, full: bool) -> None:
+    def __init__(self, weights: Weights, name: str, shape: Shape, full: bool) -> None:
         super().__init__()
         self.heads, self.groups = shape.heads, shape.groups
-        width, size = shape.width, shape.width**-0.5
+        width, inner = shape.width, shape.inner
         narrow = width // shape.heads * shape.groups
-        self.norm1, self.norm2 = M.RMSNorm(width), M.RMSNorm(width)
-        self.q, self.k, self.v = (linear(width, outputs, full, size) for outputs in (width, narrow, narrow))
-        self.o = linear(width, width, full, size / np.sqrt(2 * shape.layers))
-        self.gate, self.up = (linear(width, shape.inner, full, size) for _ in range(2))
-        self.down = linear(shape.inner, width, full, shape.inner**-0.5 / np.sqrt(2 * shape.layers))
+        self.norm1 = weights.norm(f"{name}.input_layernorm", width)
+        self.norm2 = weights.norm(f"{name}.post_attention_layernorm", width)
+        extents = {"q": width, "k": narrow, "v": narrow, "o": width}
+        self.q, self.k, self.v, self.o = (linear(weights, f"{name}.self_attn.{each}_proj", width, to, full) for each, to in extents.items())
+        self.gate, self.up = (linear(weights, f"{name}.mlp.{each}_proj", width, inner, full) for each in ("gate", "up"))
+        self.down = linear(weights, f"{name}.mlp.down_proj", inner, width, full)
 
     def split(self, x: mge.Tensor, heads: int) -> mge.Tensor:
         batch, length, width = map(int, x.shape)
@@ -111,16 +142,17 @@ class Block(M.Module):
 
 
 class Llama(M.Module):
-    def __init__(self, shape: Shape, length: int, full: bool) -> None:
+    def __init__(self, weights: Weights, shape: Shape, length: int, full: bool) -> None:
         super().__init__()
         if full:
             self.words = M.Embedding(shape.words, shape.width)
-            self.head = linear(shape.width, shape.words, full, shape.width**-0.5)
+            weights.fill(self.words.weight, "model.embed_tokens")
+            self.head = linear(weights, "lm_head", shape.width, shape.words, full)
         else:
-            self.words = BlockwiseEmbedding.from_blocks(drawn(shape.words, shape.width, 8, 1.0))
-            self.head = BlockwiseLinear.from_blocks(drawn(shape.words, shape.width, 8, shape.width**-0.5), bits=8)
-        self.blocks = [Block(shape, full) for _ in range(shape.layers)]
-        self.norm = M.RMSNorm(shape.width)
+            self.words = BlockwiseEmbedding.from_blocks(weights.blocks("model.embed_tokens", shape.words, shape.width, 8))
+            self.head = BlockwiseLinear.from_blocks(weights.blocks("lm_head", shape.words, shape.width, 8), bits=8)
+        self.blocks = [Block(weights, f"model.layers.{i}", shape, full) for i in range(shape.layers)]
+        self.norm = weights.norm("model.norm", shape.width)
         half = shape.width // shape.heads // 2
         angles = np.arange(length)[:, None] * 10000.0 ** (-np.arange(half) / half)
         self.cos, self.sin = (mge.tensor(f(angles).astype("float32")) for f in (np.cos, np.sin))
@@ -139,30 +171,51 @@ def corpus(words: int) -> np.ndarray:
     return np.array([number.get(word, words - 1) for word in found], "int32")
 
 
-def memory() -> tuple[float, float]:
-    """(megabytes that the process holds, the most that it has held)."""
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Vm"))
-    return int(lines["VmRSS"].split()[0]) / 1000, int(lines["VmHWM"].split()[0]) / 1000
+def save(file: Path, steps: int, trained: list[mge.Parameter], optimizer: optim.Optimizer) -> None:
+    """One tensor after the other, beside the file, which is replaced at the end: it is whole, or the one before."""
+    state = {f"trained.{i}": parameter for i, parameter in enumerate(trained)} | {"steps": mge.tensor([steps])}
+    for i, states in optimizer.state_dict(keep_var=True)["state"].items():
+        state |= {f"state.{i}.{name}": value for name, value in states.items()}
+    mge.save(state, file)
+
+
+def restore(file: Path, trained: list[mge.Parameter], optimizer: optim.Optimizer) -> int:
+    """Takes over what a file has; the number of steps that were taken."""
+    saved, state = mge.load(file, mmap=True), optimizer.state_dict(keep_var=True)
+    for i, states in state["state"].items():
+        states.update({name: saved[f"state.{i}.{name}"] for name in states})
+    optimizer.load_state_dict(state)
+    for i, parameter in enumerate(trained):
+        parameter[...] = saved[f"trained.{i}"]
+    return saved["steps"].item()
+
+
+def most_memory() -> float:
+    """Megabytes that the process has held at most."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) * 1024 / 1e6
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--millions", type=int, choices=SHAPES, default=1100, help="parameters of the network")
     parser.add_argument("--full", action="store_true", help="train all parameters, in float32")
+    parser.add_argument("--weights", type=Path, help="a safetensors file with a network of this shape, as Hugging Face names its tensors")
+    parser.add_argument("--tokens", type=Path, help="a .npy file with the text as integers")
     parser.add_argument("--length", type=int, help="words of a step (1024; 512 with --full)")
     parser.add_argument("--limit", type=float, help="megabytes that a step may take, weights included")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--rate", type=float, default=2e-4)
-    parser.add_argument("--file", type=Path, default=Path("finetuned.pkl"), help="where adapters and moments go after each step")
+    parser.add_argument("--rate", type=float, help="of learning (2e-4; 1e-5 with --full)")
+    parser.add_argument("--file", type=Path, default=Path("finetuned.safetensors"), help="where what was trained goes after each step")
     args = parser.parse_args()
-    length = args.length or (512 if args.full else 1024)
-    shape = SHAPES[args.millions]
+    shape, length = SHAPES[args.millions], args.length or (512 if args.full else 1024)
+    numbers = corpus(shape.words) if args.tokens is None else np.load(args.tokens).astype("int32")
 
-    net = Llama(shape, length, args.full)
+    net = Llama(Weights(args.weights, shape.layers), shape, length, args.full)
     trained = [parameter for parameter in net.parameters() if args.full or min(parameter.shape) == RANK]
-    print(f"{sum(p.size for p in trained) / 1e6:.1f} million numbers are trained; the process holds {memory()[0]:.0f} MB")
+    print(f"{sum(p.size for p in trained) / 1e6:.1f} million numbers are trained")
     gm = GradManager().attach(trained)
-    optimizer = optim.AdamW(trained, lr=args.rate, weight_decay=0.0)
+    optimizer = optim.AdamW8bit(trained, lr=args.rate or (1e-5 if args.full else 2e-4), weight_decay=0.0)
 
     def step(inputs: mge.Tensor, targets: mge.Tensor) -> mge.Tensor:
         with gm:
@@ -173,25 +226,17 @@ def main() -> None:
 
     limit = None if args.limit is None else int(args.limit * 1e6)
     run = trace(step, symbolic=True, opt_level=3, memory_limit=limit)
-    numbers = corpus(shape.words)
-    first = 0
-    if args.file.exists():
-        state = mge.load(args.file)
-        first = state["steps"]
-        optimizer.load_state_dict(state["optimizer"])
-        for parameter, value in zip(trained, state["trained"], strict=True):
-            parameter[...] = value
-        print(f"goes on after step {first}")
+    first = restore(args.file, trained, optimizer) if args.file.exists() else 0
     for i in range(first, args.steps):
-        start = np.random.RandomState(i).randint(0, len(numbers) - length - 1)
-        row = numbers[None, start : start + length + 1]
+        start = np.random.default_rng(i).integers(0, len(numbers) - length)
+        row = mge.tensor(numbers[None, start : start + length + 1])
+        inputs, targets = row[:, :-1], row[:, 1:]
         if i == first:
-            print(run.plan(mge.tensor(row[:, :-1]), mge.tensor(row[:, 1:])))
-        loss = run(mge.tensor(row[:, :-1]), mge.tensor(row[:, 1:])).item()
-        new = args.file.with_suffix(".new")
-        mge.save({"steps": i + 1, "optimizer": optimizer.state_dict(), "trained": [p.detach() for p in trained]}, new)
-        os.replace(new, args.file)  # a file is whole, or it is the one before
-        print(f"step {i + 1}: loss {loss:.4f}, {memory()[1]:.0f} MB at most", flush=True)
+            print(f"a step takes {run.plan(inputs, targets).planned_bytes / 1e6:.0f} MB")
+        loss = run(inputs, targets).item()
+        save(args.file, i + 1, trained, optimizer)
+        print(f"step {i + 1}: loss {loss:.4f}", flush=True)
+    print(f"the process held {most_memory():.0f} MB at most")
 
 
 if __name__ == "__main__":
