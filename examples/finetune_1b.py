@@ -227,6 +227,8 @@ def main() -> None:
     limit = None if args.limit is None else int(args.limit * 1e6)
     run = trace(step, symbolic=True, opt_level=3, memory_limit=limit)
     first = restore(args.file, trained, optimizer) if args.file.exists() else 0
+    if first:
+        print(f"goes on after step {first}")
     for i in range(first, args.steps):
         start = np.random.default_rng(i).integers(0, len(numbers) - length)
         row = mge.tensor(numbers[None, start : start + length + 1])
