@@ -1,7 +1,7 @@
 """How long is it from the name of a file of 2 GB to its first values, and in what private memory?
 
-Beside the package safetensors, which maps the file, too. The file is a hole on the disk, which costs
-nothing to make.
+Beside the package safetensors, which maps the file, too. The file is a hole on the disk, which
+costs nothing to make.
 """
 
 import json

@@ -197,8 +197,9 @@ def parser() -> argparse.ArgumentParser:
     script.add_argument("script")
     script.add_argument("arguments", nargs=argparse.REMAINDER)
     words = "plan the memory of a script's traced functions, whose calls then compute nothing; or, with --world, the time of its "
-    words += "training steps in a world of many processes; its arguments stand behind its name. Of a file of tensors (safetensors, an "
-    words += "index of such files, GGUF, what a module's save() wrote): list them and what they take, without reading them"
+    words += "training steps in a world of many processes; its arguments stand behind its name. "
+    words += "Of a file of tensors (safetensors, an index of such files, GGUF, what a module's "
+    words += "save() wrote): list them and what they take, without reading them"
     script = add(commands, "plan", plan, words)
     add_plan_options(script)
     script.add_argument("script")

@@ -1,9 +1,10 @@
 """Save and load objects that hold tensors.
 
-In: any picklable object, or tensors by name. Out: a pickle or a safetensors file, and the object again; GGUF files are
-read. Files are data, not programs: ``load`` builds containers, numbers, NumPy arrays, tensors, the modules of this
-package and objects of classes that the program itself has defined or imported, and refuses everything else unless the
-caller asks for code with ``allow_pickle=True``.
+In: any picklable object, or tensors by name. Out: a pickle or a safetensors file, and the object
+again; GGUF files are read. Files are data, not programs: ``load`` builds containers, numbers, NumPy
+arrays, tensors, the modules of this package and objects of classes that the program itself has
+defined or imported. It refuses everything else unless the caller asks for code with
+``allow_pickle=True``.
 """
 
 from __future__ import annotations
@@ -205,8 +206,8 @@ def _load_from(
         is_pickle = other is not None or pickle_module is not pickle
         what = "a pickle" if is_pickle else "neither a safetensors nor a GGUF file"
         raise RuntimeError(
-            f"cannot read {name}: it is {what}\n  fix: mmap=True and names that end with "
-            f"{tensor_file.SUFFIX} or .gguf are for such files; save(tensors, 'x{tensor_file.SUFFIX}')"
+            f"cannot read {name}: it is {what}\n  fix: mmap=True and names that end with .gguf or "
+            f"{tensor_file.SUFFIX} are for such files; save(tensors, 'x{tensor_file.SUFFIX}')"
         )
     return _unpickled(file, name, pickle_module, trusted, allow_pickle)
 
@@ -237,7 +238,8 @@ def _unpickled(
         if allow_pickle and not isinstance(error, (EOFError, pickle.UnpicklingError)):
             raise  # an error of the author's code
         why = f"{type(error).__name__}: {error}".removesuffix(": ")
-        fix = "the file is truncated, damaged, or not one that megengine.save wrote: write or download it again"
+        fix = "the file is truncated, damaged, or not one that megengine.save wrote: "
+        fix += "write or download it again"
         raise RuntimeError(f"cannot read {name}: {why}\n  fix: {fix}") from error
 
 

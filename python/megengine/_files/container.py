@@ -157,7 +157,10 @@ def not_held(name: str, dtype: Any) -> Damaged:
 
 
 class Entry:
-    """Where one tensor lies, from the first byte of the data. ``format``: the file's word for its dtype."""
+    """Where one tensor lies, from the first byte of the data.
+
+    ``format`` is the file's word for its dtype.
+    """
 
     def __init__(self, name: str, said: Any) -> None:
         if not isinstance(said, dict) or said.keys() != {"dtype", "shape", "data_offsets"}:

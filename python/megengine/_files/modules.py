@@ -208,14 +208,18 @@ def read(container: Container, kind: type[Module], trusted: Trusted) -> Any:
 
 @contextlib.contextmanager
 def explained(name: str, begin: bytes = b"") -> Iterator[None]:
-    """Errors of reading a file become a ModelFileError that names it, and by its first bytes what it is instead of a model."""
+    """Errors of reading a file become a ModelFileError that names it.
+
+    ``begin`` are the file's first bytes, by which the error says what it is instead of a model.
+    """
     try:
         yield
     except ModelFileError as error:
         raise ModelFileError(f"cannot read {name}: {error}") from None
     except _WRONG as error:
         why = str(error) if isinstance(error, Damaged) else f"{type(error).__name__}: {error}"
-        fix = "the file is truncated, damaged, or not one that save() wrote: write or download it again"
+        fix = "the file is truncated, damaged, or not one that save() wrote: "
+        fix += "write or download it again"
         other = None if is_model_file(begin) else kind_of(begin)
         if other is not None:
             why, fix = f"it is {other[0]}", other[1]
@@ -299,7 +303,8 @@ class _Reader:
         cls = _CLASSES.get(expect(told["class"], str))
         if cls is None:
             raise Damaged(f"{name!r} is of the unknown class {told['class']!r}")
-        if self._container.mapped is not None and cls in (Tensor, Parameter) and "dtype" not in told:
+        is_plain = cls in (Tensor, Parameter) and "dtype" not in told
+        if is_plain and self._container.mapped is not None:
             device = map_device(expect(told["device"], str))
             tensor = cls(mapped_tensor(self._container.pages(name), device))
         else:

@@ -118,7 +118,7 @@ class TensorFile(Mapping[str, Tensor | QuantizedBlocks]):
         return len(self._made)
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Tensor | QuantizedBlocks]]]:
-        return dict, (dict(self),)  # the values: pages are of this process
+        return dict, (dict(self),)  # pages belong to this process, values can be copied
 
     def __repr__(self) -> str:
         return f"TensorFile({len(self)} tensors of {', '.join(self._paths) or 'no file'})"

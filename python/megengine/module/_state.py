@@ -156,14 +156,17 @@ def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
 
 
 def _can_share(target: Tensor, value: Tensor) -> bool:
-    """Whether ``target`` may hold the value of another tensor, without a copy: a mapped file stays unread.
+    """Whether ``target`` may hold the value of another tensor without a copy.
 
-    A write gives a tensor another value, so neither sees those to the other.
+    A mapped file then stays unread. A write gives a tensor another value, so neither of the two
+    sees writes to the other.
     """
+    special = ShardedParameter, QuantizedTensor
     return (
         value._tuple_shape == target._tuple_shape
         and value.device == target.device
         and value._layout == "row_major"
         and value.dtype not in (np.int64, np.float64)
-        and not any(isinstance(each, ShardedParameter | QuantizedTensor) for each in (target, value))
+        and not isinstance(target, special)
+        and not isinstance(value, special)
     )

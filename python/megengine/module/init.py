@@ -163,9 +163,9 @@ def skipped() -> Iterator[None]:
     """Context manager: weights of layers that are made inside are 0 where they would be drawn at
     random, and take no memory on the host.
 
-    For layers whose weights come from a file: a model that is mapped (``mge.load(path, mmap=True)``)
-    is then never in memory twice. No random numbers are drawn; constant values, such as the ones of
-    a normalization, are written as always.
+    It serves layers whose weights come from a file: a model that is mapped
+    (``mge.load(path, mmap=True)``) is then never in memory twice. No random numbers are drawn.
+    Constant values, such as the ones of a normalization, are written as always.
 
     Yields
     ------

@@ -660,9 +660,9 @@ class Module(Holder):
         Notes
         -----
         Tensors keep device and format, and take the arrays' dtypes. After either error nothing has
-        been written, unless by a function. A Tensor of the same shape and device is not copied: both
-        have one value in memory until one of them is written to. So weights of a mapped file stay
-        pages of it until an optimizer updates them.
+        been written, unless by a function. A Tensor of the same shape and device is not copied:
+        both have one value in memory until one of them is written to. So weights of a mapped file
+        stay pages of it until an optimizer updates them.
 
         Examples
         --------

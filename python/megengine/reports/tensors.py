@@ -1,4 +1,4 @@
-"""``python -m megengine plan FILE``: the tensors of a file, and what they take, before they are read."""
+"""``python -m megengine plan FILE``: tensors of a file and what they take, without reading them."""
 
 from __future__ import annotations
 
@@ -66,8 +66,10 @@ def _summary(name: str, entries: dict[str, Any]) -> list[str]:
     lines = [
         f"{name}: {len(entries)} tensors, {whole}" + (": " if sizes else "") + ", ".join(by_dtype),
         f"  read (load): {whole} in each process",
-        f"  mapped (load with mmap=True): the pages that are used, {whole} at most for all processes",
+        "  mapped (load with mmap=True): "
+        f"the pages that are used, {whole} at most for all processes",
     ]
     if in_blocks:
-        lines.append(f"  as float32 (dequantize): {_core.size_text(in_blocks)} for what is in blocks")
+        size = _core.size_text(in_blocks)
+        lines.append(f"  as float32 (dequantize): {size} for what is in blocks")
     return lines

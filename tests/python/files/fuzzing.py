@@ -1,5 +1,5 @@
-"""Mutates files of models, pickles and files of tensors, reads them, and watches: an error of the one class, or what is
-in them; no code.
+"""Mutates files of models, pickles and files of tensors, reads them, and watches: an error of the
+one class, or what is in them; no code.
 
 As a program: fuzzing.py --runs N --seed S (make fuzz).
 """
@@ -20,10 +20,9 @@ import time
 import warnings
 from unittest import mock
 
-import ml_dtypes
 import numpy as np
 from rewriting import headed, header_of, joined, opened, saved
-from writing import gguf, halves, of_array, safetensors
+from writing import DTYPES, gguf, halves, of_array, safetensors
 
 import megengine as mge
 import megengine.functional as F
@@ -80,7 +79,7 @@ def models():
 
 
 class Pages:
-    """Stands in for a mapped file, so that nothing has to be opened while the audit hook watches."""
+    """Stands in for a mapped file: nothing has to be opened while the audit hook watches."""
 
     def __init__(self, file):
         self._bytes = np.frombuffer(file.getvalue(), np.uint8)
@@ -99,20 +98,23 @@ def mapped_tensors(file):
 def tensors(file, mmap=False):
     """Reads a file of tensors, all values of blocks included."""
     found = mge.load(file, mmap=mmap)  # bytes that were changed may begin like a pickle
-    return {name: np.array(each) for name, each in found.items()} if isinstance(found, TensorFile) else found
+    if not isinstance(found, TensorFile):
+        return found
+    return {name: np.array(each) for name, each in found.items()}
 
 
 def files_of_tensors():
     """(kind, content)."""
-    dtypes = ("float32", "float16", "int8", "uint8", "int32", "int64", "bool", "float64", ml_dtypes.bfloat16)
-    arrays = {f"w.{i}": of_array(np.ones((2, i), dtype)) for i, dtype in enumerate(dtypes)}
+    arrays = {f"w.{i}": of_array(np.ones((2, i), each)) for i, each in enumerate(DTYPES.values())}
     yield "safetensors", safetensors(arrays, __metadata__={"format": "pt"})
     blocks = {
         "plain": ("F32", (2, 3), bytes(24)), "half": ("F16", (3,), halves(1, 2, 3)),
-        "q4": ("Q4_0", (2, 32), (halves(1) + bytes(range(16))) * 2), "q8": ("Q8_0", (32,), halves(2) + bytes(range(32))),
+        "q4": ("Q4_0", (2, 32), (halves(1) + bytes(range(16))) * 2),
+        "q8": ("Q8_0", (32,), halves(2) + bytes(range(32))),
         "q6": ("Q6_K", (1, 256), bytes(range(208)) + halves(1)),
     }  # fmt: skip
-    yield "gguf", gguf(blocks, {"general.architecture": "llama", "n": 3, "words": ["a", "b"], "numbers": [1.0, 2.0]})
+    metadata = {"name": "llama", "n": 3, "words": ["a", "b"], "numbers": [1.0, 2.0]}
+    yield "gguf", gguf(blocks, metadata)
 
 
 def seeds():
@@ -310,17 +312,20 @@ def fuzz(runs, seed, report=lambda done, counts: None):
     for load, content in corpus:
         load(io.BytesIO(content))  # this package imports parts of itself when they are used first
         assert judge(load, content) == "loaded"
-    models = [("model", load, content, mutate_model) for load, content in corpus if load is not mge.load]
-    pickles = [("pickle", load, content, None) for load, content in corpus if load is mge.load]
-    changers = {"safetensors": mutate_header}
+    models = [("model", *seed, mutate_model) for seed in corpus if seed[0] is not mge.load]
+    pickles = [("pickle", *seed, None) for seed in corpus if seed[0] is mge.load]
+    changers = {"safetensors": mutate_header, "gguf": None}
     of_tensors = [
-        (kind, load, content, changers.get(kind)) for kind, content in files_of_tensors() for load in (tensors, mapped_tensors)
+        (kind, load, content, changers[kind])
+        for kind, content in files_of_tensors()
+        for load in (tensors, mapped_tensors)
     ]
     assert all(judge(load, content) == "loaded" for _, load, content, _ in of_tensors)
     contents = [content for _, _, content, _ in (*models, *pickles, *of_tensors)]
     counts = collections.Counter()
     for done in range(runs):
-        kind, load, content, change = rng.choice(rng.choices((models, pickles, of_tensors), (6, 2, 2))[0])
+        (drawn,) = rng.choices((models, pickles, of_tensors), (6, 2, 2))
+        kind, load, content, change = rng.choice(drawn)
         structured = change is not None and rng.random() < (0.9 if kind == "model" else 0.6)
         changed = change(content, rng) if structured else mutate_bytes(content, contents, rng)
         try:

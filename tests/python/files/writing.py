@@ -36,7 +36,7 @@ def halves(*numbers):
 
 
 def safetensors(tensors, **changes):
-    """A safetensors file of (dtype, shape, bytes) by name; ``changes`` are entries of the header."""
+    """A safetensors file of (dtype, shape, bytes) by name, with these entries in its header."""
     header, data = {}, b""
     for name, (dtype, shape, content) in tensors.items():
         place = [len(data), len(data) + len(content)]
