@@ -16,6 +16,7 @@ from .. import fx
 from ..fx.node import map_arg
 from ..tensor import Tensor
 from ._builder import Builder, Operand
+from .functions.loops import without_values
 
 _SIZES = (64, 96, 1, 2, 7)  # two are multiples of 32: networks halve their images up to five times
 _LARGE, _BESIDE, _MOST_LARGE = 2**12, 32, 4  # the first four open extents are large, once each, and the others small
@@ -113,7 +114,8 @@ class Probes:
             if node.op == "call_method":
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
             function: Any = node.target
-            return function(*args, **kwargs)
+            with without_values():
+                return function(*args, **kwargs)
         except Exception:  # it reads values, or does not fit: running the model tells
             return None
 

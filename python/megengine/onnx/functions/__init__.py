@@ -6,14 +6,18 @@ Inputs are positional, attributes are keywords of their ONNX names. Loaded graph
 
 from . import (  # noqa: F401
     arrays,
+    attention,
     draws,
     elementwise,
     indices,
     layers,
     loops,
+    narrow,
     quantized,
     recurrent,
+    regions,
     resizing,
+    sequences,
     spectra,
     windows,
 )
