@@ -17,7 +17,7 @@ from ..tensor import Parameter, Tensor
 from ._proto import NARROW_AS, OnnxError, held_as, onnx
 from .functions.arrays import constant
 
-REAL = frozenset({"float32", "float16", "bfloat16"})
+REAL = frozenset({"float64", "float32", "float16", "bfloat16"})
 MOST_ELEMENTS = 1024  # of a value that is kept as known while loading
 _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 

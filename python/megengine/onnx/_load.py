@@ -161,7 +161,7 @@ class Loader:
             has_shape = operand.dtype and info.type.tensor_type.HasField("shape")
             self._take(operand, self.probes.made(dtype, info) if has_shape else None)
         for info in inputs:
-            if self.values[info.name].dtype == "int64":
+            if self.values[info.name].dtype in ("int64", "float64"):
                 self._widen(self.values[info.name])
         with Progress("reading ONNX", len(self.graph.node), unit="node") as progress:
             for node in self.graph.node:
@@ -177,8 +177,8 @@ class Loader:
         self.probes.describe(operand)
 
     def _widen(self, operand: Operand) -> None:
-        """Lets an input of int64 be given as int32, which data of NumPy is here."""
-        operand.node = self.builder.graph.call_method("astype", (operand.node, "int64"))
+        """Lets an input of 64 bits be given as one of 32, which data of NumPy is here."""
+        operand.node = self.builder.graph.call_method("astype", (operand.node, operand.dtype))
         self.probes.run_new_nodes()
         self.probes.describe(operand)
 
@@ -223,6 +223,9 @@ class Loader:
                 f"load: {node.op_type} {where} lacks an input or an attribute, or has one of a wrong kind\n  why: {error!r}"
             ) from None
         self.probes.run_new_nodes()
+        if self.probes.has_no_doubles:
+            self._lacks(f"{node.op_type} of float64", where)
+            self.probes.has_no_doubles = False
         for name in filter(None, node.output):
             self.probes.describe(self.values[name])
 

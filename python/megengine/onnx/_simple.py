@@ -394,7 +394,7 @@ def _pool(a: Application) -> fx.Node | None:
 
 @simple("BatchNormalization")
 def _batch_norm(a: Application) -> fx.Node | None:
-    if a.attrs.get("training_mode") or len(a.node.output) > 1:
+    if a.inputs[0].dtype == "float64" or a.attrs.get("training_mode") or len(a.node.output) > 1:
         return None
     x, weight, bias, mean, var = a.tensors()
     return a.call(F.nn.batch_norm, x, mean, var, weight, bias, eps=a.attrs.get("epsilon", 1e-5))
@@ -403,27 +403,31 @@ def _batch_norm(a: Application) -> fx.Node | None:
 @simple("LayerNormalization")
 def _layer_norm(a: Application) -> fx.Node | None:
     scale, axis = a.inputs[1], a.attrs.get("axis", -1)
-    if len(a.node.output) > 1 or len(a.inputs) < 3 or scale.shape is None or axis >= 0 or len(scale.shape) != -axis:
+    if a.inputs[0].dtype == "float64" or len(a.node.output) > 1 or len(a.inputs) < 3 or scale.shape is None or axis >= 0 or len(scale.shape) != -axis:
         return None
     x, weight, bias = a.tensors()
     return a.call(F.nn.layer_norm, x, scale.shape, True, weight, bias, a.attrs.get("epsilon", 1e-5))
 
 
 @simple("Softmax", "LogSoftmax")
-def _softmax(a: Application) -> fx.Node:
+def _softmax(a: Application) -> fx.Node | None:
+    if a.inputs[0].dtype == "float64":
+        return None
     return a.call(F.nn.softmax if a.node.op_type == "Softmax" else F.nn.logsoftmax, a.tensor(0), a.attrs.get("axis", -1))
 
 
 @simple("MatMul")
 def _matmul(a: Application) -> fx.Node | None:
     shapes = [operand.shape for operand in a.inputs]
+    if a.inputs[0].dtype in ("int64", "float64"):
+        return None
     return a.call(F.matmul, *a.tensors()) if None not in shapes and all(len(shape) > 1 for shape in shapes) else None
 
 
 @simple("Gemm")
 def _gemm(a: Application) -> fx.Node | None:
     bias, columns = a.input(2), a.inputs[1].shape
-    fits = a.attrs.get("alpha", 1) == a.attrs.get("beta", 1) == 1 and not a.attrs.get("transA") and a.attrs.get("transB")
+    fits = a.inputs[0].dtype != "float64" and a.attrs.get("alpha", 1) == a.attrs.get("beta", 1) == 1 and not a.attrs.get("transA") and a.attrs.get("transB")
     if not fits or columns is None or (bias is not None and bias.shape != columns[:1]):
         return None
     return a.call(F.nn.linear, *a.tensors())

@@ -13,7 +13,7 @@ from megengine.jit import trace
 from megengine.onnx import OnnxError, load
 
 HELD_AS = {  # dtypes of values here
-    "uint64": "int64", "uint32": "int64", "float64": "float32", "int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8",
+    "uint64": "int64", "uint32": "int64", "int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8",
     "float8_e4m3fn": "float32", "float8_e4m3fnuz": "float32", "float8_e5m2": "float32", "float8_e5m2fnuz": "float32",
     "float8_e8m0fnu": "float32", "float4_e2m1fn": "float32",
 }  # fmt: skip
@@ -66,7 +66,7 @@ def _has_our_types(case):
     for given, wanted in case.data_sets:
         for value in _tensors_in([*given, *wanted]):
             name = _array(value).dtype.name
-            if HELD_AS.get(name, name) not in ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint16", "uint8", "bool"):
+            if HELD_AS.get(name, name) not in ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint16", "uint8", "bool"):
                 return False
     return True
 

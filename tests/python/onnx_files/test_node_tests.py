@@ -9,10 +9,12 @@ from node_cases import KNOWN, of_modules, outcome
 # Those whose counterparts have most ways to be wrong; one module of the package makes the tests of one op.
 MODULES = (
     "averagepool batch_normalization bitwiseand cast clip concat conv convtranspose depthtospace dequantizelinear dft div einsum expand gather gathernd "
-    "gelu gemm groupnormalization gru if_ layernormalization loop lppool lstm matmul maxpool mod onehot pad "
+    "gelu gemm groupnormalization gru if_ layernormalization loop lppool lstm matmul maxpool mod onehot optionalgetelement pad "
     "prelu qlinearconv quantizelinear reduce_log_sum_exp reducemean reshape resize rnn scan scatterelements scatternd slice softmax "
     "split squeeze stft topk transpose trilu unsqueeze where"
 ).split()
+# Those that are run in traces, too.
+IN_TRACES = "attention bitshift causal_conv_with_state deformconv gru linear_attention optionalhaselement roialign rnn sequenceinsert splittosequence tensorscatter".split()
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -26,6 +28,13 @@ def test_an_operator_does_what_its_tests_say(module):
     assert not wrong
 
 
+@pytest.mark.parametrize("module", IN_TRACES)
+def test_an_operator_does_it_in_traces(module):
+    cases = [case for case in of_modules(module) if not case.name.endswith("_expanded")]
+    results = {case.name: outcome(case, traced) for case in cases for traced in (False, True)}
+    assert not {name: why for name, (kind, why) in results.items() if kind != "passed"}
+
+
 @pytest.mark.skipif("MEGJIT_ONNX_NODES" not in os.environ, reason="minutes: set MEGJIT_ONNX_NODES=1")
 def test_all_node_tests():
     results = {case.name: outcome(case) for case in of_modules()}
@@ -33,4 +42,4 @@ def test_all_node_tests():
     failed = {name: why for name, (kind, why) in results.items() if kind == "failed"}
     print(dict(counts))
     assert set(failed) <= set(KNOWN), failed
-    assert counts["passed"] >= 1557
+    assert counts["passed"] >= 1809

@@ -10,7 +10,9 @@ import numpy as np
 from ... import functional as F
 from ...core import ops
 from ...tensor import Tensor
-from ._table import axis_of, counterpart
+from ._table import axis_of, counterpart, wide
+from .arrays import matmul
+from .layers import softmax
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
@@ -109,19 +111,20 @@ def _by_scores(
     """Attention with all scores in memory, and these: as products, with the cap, with masks, or as weights."""
     k, v = (F.repeat(part, q._tuple_shape[1] // part._tuple_shape[1], axis=1) for part in (k, v))
     dtype = q.dtype.name
+    q, k, v = wide(q), wide(k), wide(v)
     root = math.sqrt(1 / math.sqrt(q._tuple_shape[-1]) if scale is None else scale)
-    scores = F.matmul(q.astype("float32") * root, k.astype("float32") * root, transpose_b=True)
+    scores = matmul(q * root, F.transpose(k, (0, 1, 3, 2)) * root)
     capped = F.tanh(scores / softcap) * softcap if softcap else scores
     if causal:
         rows = _hidden(_line(q.shape[2], 2) >= _line(k.shape[2], 3))
         bias = rows if bias is None else bias + rows
     biased = capped if bias is None else capped + bias
-    weights = F.softmax(biased, axis=-1)
+    weights = softmax(biased, axis=-1)
     if bias is not None:
         is_hidden = F.equal(F.max(bias, axis=-1, keepdims=True), -math.inf)
         weights = F.where(F.broadcast_to(is_hidden, weights._tuple_shape), F.zeros_like(weights), weights)
     shown = (scores, capped, biased, weights)[mode]
-    return F.matmul(weights, v.astype("float32")).astype(dtype), shown.astype(dtype)
+    return matmul(weights, v).astype(dtype), shown.astype(dtype)
 
 
 @counterpart("LinearAttention", counts_results=True)

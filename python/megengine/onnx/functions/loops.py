@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import functional as F
 from ...functional._control_flow import is_in_body, says_types_differ
 from ...fx import wrap
-from ...jit import exclude_from_trace
 from ...tensor import Tensor
-from ._table import axis_of, number
+from ._table import axis_of, left_graph, number
 
 Body = Callable[..., Any]
 Parts = tuple[list[Tensor], list[Tensor]]  # states, and what is stacked
-_HAS_VALUES = ContextVar("_HAS_VALUES", default=True)
-
-
-@contextmanager
-def without_values() -> Iterator[None]:
-    """A block whose calls infer types alone. Loops and branches that read values to do so raise TypeError in it."""
-    token = _HAS_VALUES.set(False)
-    try:
-        yield
-    finally:
-        _HAS_VALUES.reset(token)
-
-
-def _left_graph() -> AbstractContextManager[Any]:
-    """A block that a trace leaves its graph for."""
-    if not _HAS_VALUES.get():
-        raise TypeError("the types of these results depend on values")
-    return exclude_from_trace()
 
 
 @wrap
@@ -44,7 +23,7 @@ def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -
     except TypeError as error:
         if is_in_body() or not says_types_differ(error):
             raise
-    with _left_graph():
+    with left_graph():
         return (if_true if number(condition) else if_false)(*outside)
 
 
@@ -106,7 +85,7 @@ def changing_loop(
         return _trips_in_python(body, trips, initial, outside, condition, is_counted, stacked)
     if is_in_body():
         raise TypeError("Loop: states that change their shapes, or results of a number of trips that data tell, cannot be in another loop's body of a trace")
-    with _left_graph():
+    with left_graph():
         return _trips_in_python(body, trips, initial, outside, condition, is_counted, stacked)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ... import functional as F
 from ...core import ops
 from ...functional._roi import aligned_boxes, clamped_sample
 from ...tensor import Tensor
-from ._table import counterpart, number
+from ._table import counterpart, left_graph, number
 
 
 @counterpart("RoiAlign")
@@ -20,16 +21,24 @@ def roi_align(
     x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg",
     output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """sampling_ratio: samples of a bin along each axis; 0 takes one a pixel, whose number is read from the largest box."""
+    """sampling_ratio: samples of a bin along each axis; 0 takes one a pixel, so that their number follows from the largest box."""
     aligned, size = coordinate_transformation_mode == "half_pixel", (output_height, output_width)
     if mode not in ("avg", "max"):
         raise ValueError(f"RoiAlign: mode {mode!r} is neither 'avg' nor 'max'")
     if mode == "avg" and sampling_ratio > 0:
         boxes = F.concat([F.expand_dims(batch.astype("float32"), 1), rois.astype("float32")], axis=1)
         return aligned_boxes(x, boxes, size, "average", spatial_scale, sampling_ratio, aligned, clamped_sample)
+    with nullcontext() if sampling_ratio > 0 else left_graph():
+        return _reduced_samples(x, rois, batch, size, aligned, mode, sampling_ratio, spatial_scale)
+
+
+def _reduced_samples(
+    x: Tensor, rois: Tensor, batch: Tensor, size: tuple[int, int], aligned: bool, mode: str, ratio: int, spatial_scale: float
+) -> Tensor:
     left, top, right, bottom = (rois[:, k].astype("float32") * spatial_scale - 0.5 * aligned for k in range(4))
-    lines = [_samples(*line, least=0.0 if aligned else 1.0, ratio=sampling_ratio) for line in ((top, bottom, output_height), (left, right, output_width))]
-    (rows, row_counts), (columns, column_counts) = lines
+    least = 0.0 if aligned else 1.0
+    rows, row_counts = _samples(top, bottom, size[0], least=least, ratio=ratio)
+    columns, column_counts = _samples(left, right, size[1], least=least, ratio=ratio)
     total: Any = None
     for i, y in enumerate(rows):
         for j, across in enumerate(columns):
