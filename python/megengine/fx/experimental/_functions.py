@@ -124,7 +124,7 @@ def _product(node: Node, tensors: list[Tensor | None]) -> M.Module | None:
 
 def _normalization(node: Node, tensors: list[Tensor | None], made: dict[Node, M.Module]) -> M.Module | None:
     """Behind a convolution, which it may be folded into."""
-    before: Any = made.get(node.args[0])  # type: ignore[call-overload]
+    before: Any = made.get(node.args[0])
     if type(before) not in _NORMALIZATIONS or len(tensors) != 4 or not node.kwargs.keys() <= {"eps"} or any(tensor is None for tensor in tensors):
         return None
     layer = _NORMALIZATIONS[type(before)](before.out_channels, eps=node.kwargs.get("eps", 1e-5))

@@ -203,6 +203,9 @@ def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @counterpart("PRelu")
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
+    """A slope that does not broadcast otherwise has an element a channel, as models before opset 7 wrote it."""
+    if slope.ndim == 1 and x.ndim > 2 and slope.shape[0] not in (1, x.shape[-1]):
+        slope = F.reshape(slope, (-1,) + (1,) * (x.ndim - 2))
     return F.where(x > 0, x, F.mul(x, slope))
 
 
