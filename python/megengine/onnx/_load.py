@@ -55,8 +55,8 @@ def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.
 
     Notes
     -----
-    Parameters are attributes at their names, inputs are positional, several outputs a tuple. float64
-    becomes float32. The file is checked before anything is made of it, and no code of it runs.
+    Parameters are attributes at their names, inputs are positional, several outputs a tuple, and
+    sequences lists. The file is checked before anything is made of it, and no code of it runs.
 
     Examples
     --------

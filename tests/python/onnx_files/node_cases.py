@@ -2,6 +2,8 @@
 
 import importlib
 import warnings
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -43,6 +45,35 @@ def of_modules(*names):
             kinds = {kind for kind in vars(module) if isinstance(getattr(module, kind), type)}
             found += [case for case in cases._NodeTestCases if _belongs(case, kinds)]
         return found
+
+
+@dataclass
+class Stored:
+    """A model that lies in the package with its data."""
+
+    name: str
+    model: onnx.ModelProto
+    data_sets: list
+    rtol: float = 1e-3
+    atol: float = 1e-5
+
+
+def stored(pattern="*"):
+    """The small models of the package: what older exporters made of layers and operators, sequences, and others."""
+    for path in sorted((Path(onnx.__file__).parent / "backend/test/data").glob(f"*/{pattern}/model.onnx")):
+        model = onnx.load(path)
+        own = {tensor.name for tensor in model.graph.initializer}
+        infos = [[info for info in model.graph.input if info.name not in own], model.graph.output]
+        data = [
+            [[_read(folder / f"{kind}_{place}.pb", info.type) for place, info in enumerate(part)] for kind, part in zip(("input", "output"), infos, strict=True)]
+            for folder in sorted(path.parent.glob("test_data_set_*"))
+        ]
+        yield Stored(path.parent.name, model, data)
+
+
+def _read(path, kind):
+    data = path.read_bytes()
+    return onnx.numpy_helper.to_list(onnx.SequenceProto.FromString(data)) if kind.HasField("sequence_type") else onnx.TensorProto.FromString(data)
 
 
 def _belongs(case, kinds):

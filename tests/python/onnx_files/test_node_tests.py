@@ -4,7 +4,7 @@ import os
 from collections import Counter
 
 import pytest
-from node_cases import KNOWN, of_modules, outcome
+from node_cases import KNOWN, of_modules, outcome, stored
 
 # Those whose counterparts have most ways to be wrong; one module of the package makes the tests of one op.
 MODULES = (
@@ -33,6 +33,21 @@ def test_an_operator_does_it_in_traces(module):
     cases = [case for case in of_modules(module) if not case.name.endswith("_expanded")]
     results = {case.name: outcome(case, traced) for case in cases for traced in (False, True)}
     assert not {name: why for name, (kind, why) in results.items() if kind != "passed"}
+
+
+@pytest.mark.parametrize("pattern", ["test_PReLU_2d_multiparam", "test_sequence_model[46]"])
+def test_a_model_of_the_package_gives_its_results(pattern):
+    cases = list(stored(pattern))
+    assert cases
+    assert [outcome(case, traced) for case in cases for traced in (False, True)] == [("passed", "")] * 2 * len(cases)
+
+
+@pytest.mark.skipif("MEGJIT_ONNX_NODES" not in os.environ, reason="minutes: set MEGJIT_ONNX_NODES=1")
+def test_all_models_of_the_package():
+    results = {case.name: outcome(case) for case in stored()}
+    refused = {name for name, (kind, _) in results.items() if kind in ("refused", "types")}
+    assert all(name.startswith(("test_gradient_of", "test_strnorm_model")) for name in refused)
+    assert not {name: why for name, (kind, why) in results.items() if kind == "failed"}
 
 
 @pytest.mark.skipif("MEGJIT_ONNX_NODES" not in os.environ, reason="minutes: set MEGJIT_ONNX_NODES=1")
