@@ -83,17 +83,17 @@ def concat_from_sequence(xs: Sequence[Tensor], *, axis: int, new_axis: int = 0) 
 
 
 @counterpart("Optional")
-def optional(x: Any = None) -> Any:
+def optional(x: object = None) -> object:
     return x
 
 
 @counterpart("OptionalHasElement")
-def optional_has_element(x: Any = None) -> Tensor:
+def optional_has_element(x: object = None) -> Tensor:
     return Tensor(x is not None)
 
 
 @counterpart("OptionalGetElement")
-def optional_get_element(x: Any) -> Any:
+def optional_get_element(x: object) -> object:
     if x is None:
         raise ValueError("OptionalGetElement: there is no element")
     return x
