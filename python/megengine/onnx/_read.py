@@ -127,12 +127,12 @@ def _check_tensor(tensor: Any, folder: str | None) -> None:
         dtype = np.dtype(onnx().helper.tensor_dtype_to_np_dtype(tensor.data_type))
     except (KeyError, ValueError):
         dtype = None  # a string, or a kind that is not known: refused where it is used
+    needed = 0 if dtype is None else -(-size * _bits(tensor.data_type, dtype) // 8)
     if tensor.data_location == onnx().TensorProto.EXTERNAL:
-        if dtype is None or _bits(tensor.data_type, dtype) < 8:
+        if dtype is None:
             raise OnnxError(f"{what} of such elements cannot lie in another file")
-        _fetch(tensor, folder, size * dtype.itemsize, what)
+        _fetch(tensor, folder, needed, what)
     elif dtype is not None and tensor.HasField("raw_data"):
-        needed = -(-size * _bits(tensor.data_type, dtype) // 8)
         if len(tensor.raw_data) != needed:
             raise OnnxError(f"{what} of shape {list(tensor.dims)} needs {needed} bytes and has {len(tensor.raw_data)}")
 

@@ -1,5 +1,7 @@
 """Operators of imports beside onnxruntime: eager, in traces by value and symbolic, and optimized, at two sizes."""
 
+import copy
+
 import numpy as np
 import onnx
 import pytest
@@ -127,6 +129,16 @@ def test_what_does_not_compute_float64_is_refused_by_name(op, attrs, words):
     proto = model([(op, ["x", *more], ["y"], attrs)], {"x": ((1, 3, 8, 8), np.ones((1, 3, 8, 8)))}, {"y": (tuple("abcd"), DOUBLE)}, tensors, 18)
     with pytest.raises(OnnxError, match=words):
         load(proto)
+
+
+def test_weights_of_four_bits_lie_in_a_file_beside_the_model(tmp_path):
+    proto, calls = ROWS[f"blocks of four bits, type {TensorProto.INT4}"]
+    proto = copy.deepcopy(proto)
+    (want,) = run(proto, calls[0]["x"])
+    for tensor in proto.graph.initializer:  # onnx writes raw bytes into the file
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    onnx.save_model(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    np.testing.assert_allclose(load(tmp_path / "m.onnx")(given(calls[0]["x"])).numpy(), want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1"])
