@@ -31,12 +31,13 @@ def _quantized_as(leaf: Tensor, like: Tensor) -> Tensor:
     return QuantizedTensor(leaf, like.dtype) if isinstance(like, QuantizedTensor) else leaf
 
 
+_ALIKE = "return the same containers, with the same names"
 _CONVERTS = "convert it with astype, reshape or F.broadcast_to, on either side"
 
 
 def says_types_differ(error: TypeError) -> bool:
-    """Have two functions, or two trips, given values of different types?"""
-    return _CONVERTS in str(error)
+    """Have two functions, or two trips, given values of different types, or in different containers?"""
+    return any(way in str(error) for way in (_CONVERTS, _ALIKE))
 
 
 class _Tree:
@@ -95,7 +96,7 @@ class _Tree:
             _fail(
                 f"{self.what} {how} as another tree",
                 f"{path or 'it'} was {_text_of(shape)} and is {_text_of(value)}",
-                "return the same containers, with the same names",
+                _ALIKE,
             )
 
 

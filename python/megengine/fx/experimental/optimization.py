@@ -14,6 +14,7 @@ from ..interpreter import Transformer
 from ..node import Node, Target, attribute_at
 from ..tracer import Tracer, symbolic_trace
 from ..verify import computes, verify_same
+from ._functions import functions_to_layers
 from ._heuristics import MklSubgraph, gen_mkl_autotuner, use_mkl_length
 from ._layouts import lay_out
 from ._mkldnn_layers import (
@@ -231,8 +232,8 @@ def optimize_for_inference(
 ) -> GraphModule:
     """Makes a copy of a model that infers faster on the CPU.
 
-    It folds batch normalization, removes dropout, and lets layers work in oneDNN's layouts; they
-    work on copies wherever the model may write into tensors that they make or hold. The log tells
+    It folds batch normalization, removes dropout, and lets layers, and functions with tensors of
+    the model, work in oneDNN's layouts with weights that are packed once; they work on copies wherever the model may write into tensors that they make or hold. The log tells
     how many conversions are left, at level INFO: "mkldnn conversions: 2".
 
     Parameters
@@ -290,7 +291,9 @@ def optimize_for_inference(
     config.update(pass_config or {})
     heuristic = _heuristic_of(config["mkldnn_layout_optimize"])
     _check_model(model)
-    optimized: Any = fuse(model) if config["conv_bn_fuse"] else copy.deepcopy(model)
+    optimized: Any = functions_to_layers(copy.deepcopy(model), tracer)
+    if config["conv_bn_fuse"]:
+        optimized = fuse(optimized, inplace=True)
     if config["remove_dropout"]:
         optimized = remove_dropout(optimized)
     if heuristic is not None:
