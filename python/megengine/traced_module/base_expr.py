@@ -195,8 +195,7 @@ class Expr(FxNode):
     def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with values of ``self.inputs`` in the nodes' places."""
         env = dict(zip(self.inputs, inputs, strict=True))
-        args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
-        return unpack(args), unpack(kwargs)
+        return unpack((self._args, self._kwargs), env.__getitem__)
 
     @property
     def const_val(self) -> list[tuple[ArgsIndex, Any]]:
@@ -308,12 +307,12 @@ class Expr(FxNode):
     def run(self, env: dict[Node, Any]) -> None:
         """Compute from the values in ``env`` and add the results to it."""
         try:
-            args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
+            args, kwargs = unpack((self._args, self._kwargs), env.__getitem__)
         except KeyError as missing:
             raise GraphError(
                 f"{self.describe()} reads {missing.args[0].name!r}, which has no value\n  fix: graph.lint()"
             ) from None
-        bind(self._result, self.compute(unpack(args), unpack(kwargs)), env, self)
+        bind(self._result, self.compute(args, kwargs), env, self)
 
     def interpret(self, *inputs: Any) -> list[Any]:
         """Values of ``outputs`` for values of ``inputs``."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
-from .._graph.tree import map_values, values_in
+from .._graph.tree import values_in
 from ..core._origin import users_line
 from ..fx import _watch
 from ..module import Module
@@ -83,9 +83,7 @@ class Inserter(Recorder):
         self._inserted.add(expr)
 
     def _example(self, tree: Any) -> Any:
-        return unpack(
-            map_values(tree, lambda n: n.owner if isinstance(n, ModuleNode) else n._example())
-        )
+        return unpack(tree, lambda node: node.owner if isinstance(node, ModuleNode) else node._example())
 
     def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return next(values_in((args, kwargs)), None) is not None

@@ -14,7 +14,7 @@ from .._files.graphs import check_call
 from .._graph.core import Pictured
 from .._graph.names import Namespace
 from .._graph.rows import Row
-from .._graph.tree import map_leaves, map_values, values_in
+from .._graph.tree import map_leaves, values_in
 from ..fx.graph import Graph
 from ..module import Module
 from .expr import Expr, GetAttr, Input, Output
@@ -335,7 +335,7 @@ class InternalGraph(Pictured):
             watch.see(nodes, env)
         for expr in self.fx_graph.running(env):
             if isinstance(expr, Output):
-                return unpack(map_values(expr.args[0], env.__getitem__))
+                return unpack(expr.args[0], env.__getitem__)
             if not isinstance(expr, Input):
                 try:
                     run_expr(expr, env)
