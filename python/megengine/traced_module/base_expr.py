@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from .traced_module import InternalGraph
 
 
+# Parameters that the original's functions do not have: what a program leaves out of them is no argument.
+_ADDED_PARAMETERS = {
+    "max_pool2d": frozenset({"ceil_mode"}),
+    "avg_pool2d": frozenset({"ceil_mode"}),
+    "cross_entropy": frozenset({"ignore_index", "weight"}),
+    "zeros": frozenset({"more"}),
+    "ones": frozenset({"more"}),
+}
+
+
 class Expr(FxNode):
     """One step: a node of a graph whose values are `Node`s of their own.
 
@@ -142,16 +152,9 @@ class Expr(FxNode):
                     f"  at:  {users_line()}"
                 )
 
-    def _parameters(self) -> inspect.Signature | None:
-        return None
-
-    def _added_parameters(self) -> frozenset[str]:
-        """Those that the original's callee does not have: what a program leaves out of them is no argument."""
-        return frozenset()
-
     def _bound(self, signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments:
         bound = signature.bind(*args, **kwargs)
-        left_out = self._added_parameters() - set(bound.arguments)
+        left_out = _ADDED_PARAMETERS.get(getattr(self.target, "__name__", ""), frozenset()) - set(bound.arguments)
         bound.apply_defaults()
         for name in left_out:
             bound.arguments.pop(name, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from .. import functional as F
 from .._files.container import Damaged
 from .._files.graphs import at_path
 from .._graph.core import Graph, GraphError
-from .._graph.redirect import original_of
 from .._graph.rows import Row
 from ..core import op_objects
 from ..module import Module
@@ -60,15 +58,6 @@ def get_suffix_name(prefix: str, name: str) -> str | None:
 def _target() -> Any:
     """The name under which programs know what an expr is about."""
     return property(lambda self: self.target, lambda self, value: setattr(self, "target", value))
-
-
-_ADDED_PARAMETERS = {
-    "max_pool2d": frozenset({"ceil_mode"}),
-    "avg_pool2d": frozenset({"ceil_mode"}),
-    "cross_entropy": frozenset({"ignore_index", "weight"}),
-    "zeros": frozenset({"more"}),
-    "ones": frozenset({"more"}),
-}
 
 
 class Input(Expr):
@@ -135,19 +124,6 @@ class GetAttr(Expr):
         else:
             kind = type(value).__name__ if isinstance(value, Module) else "Tensor"
         return f'getattr({show(self.args[0], spec)}, "{self.attr_name}") -> ({kind})'
-
-
-@functools.cache
-def _signature_of_method(method: Any) -> inspect.Signature | None:
-    """The signature of a method or operator of Tensor. One that C implements has a text, "($self, value, /)", which `inspect.signature` compiles."""
-    if inspect.isfunction(method):
-        return inspect.signature(method)
-    text: str | None = getattr(method, "__text_signature__", None)
-    if text is None:
-        return None
-    names = [part.strip(" $") for part in text.strip("()").split(",") if part.strip() != "/"]
-    parameters = [inspect.Parameter(name.removesuffix("=None"), inspect.Parameter.POSITIONAL_ONLY, default=None if "=" in name else inspect.Parameter.empty) for name in names]
-    return inspect.Signature(parameters)
 
 
 class CallMethod(Expr):
@@ -217,15 +193,15 @@ class CallMethod(Expr):
         """Under which the traced module keeps the graph of this call."""
         return tree_flatten(self._canonical_arguments())[1]
 
+    def _module_called(self) -> Any:
+        return self.reached()
+
     def _parameters(self) -> inspect.Signature | None:
-        if self._is_module_call:
-            owner = self.args[0].owner
-            spec: inspect.Signature | None = getattr(owner, "argspec", None)
-            if spec is None:
-                return inspect.signature(type(owner).forward)
-            itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-            return spec.replace(parameters=[itself, *spec.parameters.values()])
-        return _signature_of_method(getattr(Tensor, self.method, None))
+        spec: inspect.Signature | None = getattr(self.reached(), "argspec", None) if self._is_module_call else None
+        if spec is None:
+            return super()._parameters()
+        itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        return spec.replace(parameters=[itself, *spec.parameters.values()])
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return run_method(self.method, args, kwargs)
@@ -293,15 +269,6 @@ class CallFunction(Expr):
         func = saved.get("_func")
         found = {"_func": func.find()} if isinstance(func, FunctionName) else {}
         return super()._restored({**saved, **found}, args, kwargs)
-
-    def _added_parameters(self) -> frozenset[str]:
-        return _ADDED_PARAMETERS.get(self.func.__name__, frozenset())
-
-    def _parameters(self) -> inspect.Signature | None:
-        try:
-            return inspect.signature(original_of(self.func))
-        except ValueError:
-            return None
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.func(*args, **kwargs)
