@@ -1,6 +1,6 @@
 """Batch normalization with fixed statistics goes into the convolution before it.
 
-A convolution whose result others read, that is called twice, or that trains, stays as it is.
+A convolution that has another use, or that trains, stays as it is.
 """
 
 from __future__ import annotations

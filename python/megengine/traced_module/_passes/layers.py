@@ -28,7 +28,7 @@ from ..expr import (
     is_call_module,
     is_call_tensor_method,
 )
-from ..node import Node
+from ..node import Node, TensorNode
 from ..traced_module import TracedModule
 from ..utils import assign_attr, get_subattr
 
@@ -86,10 +86,10 @@ class Layer(NamedTuple):
 
 
 def layer_of(top: TracedModule, expr: Any) -> Layer | None:
-    """The layer that ``expr`` calls; None for another expr, in training mode, and where others call the module too."""
+    """The layer that ``expr`` calls; None for another expr, in training mode, and where others use the module too."""
     if is_call_module(expr):
         module = expr.args[0].owner
-        if type(module) not in _MODULES or module.training or not is_called_once(top, expr):
+        if type(module) not in _MODULES or module.training or not is_used_once(top, expr):
             return None
         return Layer(expr, _MODULES[type(module)], module.weight, module.bias)
     if top.training or not is_call_function(expr, list(_FUNCTIONS)):
@@ -143,13 +143,14 @@ def only_user(node: Node) -> Expr | None:
     return users[0]
 
 
-def calls_of(top: TracedModule, module: Module) -> int:
-    """How many exprs call ``module``."""
+def uses_of(top: TracedModule, module: Module) -> int:
+    """How many exprs call ``module`` or read a tensor of it."""
+    parts = {id(part) for part in (module, *module.tensors())}
     return sum(
-        expr.args[0].owner is module
+        id(expr.reached()) in parts
         for graph in top._inner_graphs()
         for expr in graph
-        if is_call_module(expr)
+        if is_call_module(expr) or (isinstance(expr, GetAttr) and isinstance(expr.outputs[0], TensorNode))
     )
 
 
@@ -165,10 +166,10 @@ def take_over(old: Node, new: Node) -> None:
         new.name, new._qualname = name, qualname
 
 
-def is_called_once(top: TracedModule, call: CallMethod) -> bool:
-    """Whether ``call`` alone calls its module, an attribute of another."""
+def is_used_once(top: TracedModule, call: CallMethod) -> bool:
+    """Whether ``call`` alone uses its module, an attribute of another."""
     node = call.args[0]
-    return isinstance(node.expr, GetAttr) and calls_of(top, node.owner) == 1
+    return isinstance(node.expr, GetAttr) and uses_of(top, node.owner) == 1
 
 
 def replace_layer(call: CallMethod, layer: Module) -> None:
@@ -179,8 +180,8 @@ def replace_layer(call: CallMethod, layer: Module) -> None:
 
 
 def forget(top: TracedModule, holder: Module, path: str) -> None:
-    """Drop the module at ``path`` when nothing calls it any more."""
+    """Drop the module at ``path`` when nothing uses it any more."""
     parent, _, key = path.rpartition(".")
     owner = get_subattr(holder, parent) if parent else holder
-    if isinstance(owner, Module) and calls_of(top, getattr(owner, key)) == 0:
+    if isinstance(owner, Module) and uses_of(top, getattr(owner, key)) == 0:
         delattr(owner, key)
