@@ -112,7 +112,7 @@ def signature_of(callee: Any) -> inspect.Signature | None:
     """Parameters of a function or method as its definition has them; None where nothing tells them."""
     if isinstance(callee, types.WrapperDescriptorType):
         # An operator in C says "($self, value, mod=None, /)". inspect.signature compiles that, and printing a file's graph runs no compiler.
-        names = [part.strip(" $") for part in (callee.__text_signature__ or "").strip("()").split(",") if part.strip() != "/"]
+        names = [part.strip(" $") for part in (getattr(callee, "__text_signature__", None) or "").strip("()").split(",") if part.strip() != "/"]
         kinds = inspect.Parameter
         return inspect.Signature([
             kinds(name.removesuffix("=None"), kinds.POSITIONAL_ONLY, default=None if "=" in name else kinds.empty) for name in names

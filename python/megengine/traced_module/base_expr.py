@@ -14,12 +14,12 @@ from .._graph.tree import Value, map_leaves, map_values, values_in
 from ..core._origin import users_line
 from ..fx.node import Node as FxNode
 from ..module import Module
+from ..tensor import Tensor
 from .node import ModuleNode, Node, TensorNode
 from .packing import bind, pack, show, unpack
 from .pytree import ArgsIndex, TreeDef, tree_flatten
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
     from .traced_module import InternalGraph
 
 
@@ -105,6 +105,15 @@ class Expr(FxNode):
         """The node of a new expr that makes one by itself; else, as for calls, the expr, without arguments yet."""
         made = cls(*args, **kwargs)
         return made.outputs[0] if made.outputs else made
+
+    def add_inputs(self, vals: Node | Sequence[Node]) -> None:
+        """Read further nodes, by position after the other arguments.
+
+        ValueError for a node that is made after this expr, or in another graph.
+        """
+        nodes = (vals,) if isinstance(vals, Node) else tuple(vals)
+        self._check_made_before(nodes)
+        self.args = (*self.args, *nodes)
 
     def set_args_kwargs(self, *args: Any, **kwargs: Any) -> None:
         """Replace all arguments; for a method or a module, the first is the object.
@@ -232,6 +241,28 @@ class Expr(FxNode):
     def return_val(self, result: object) -> None:
         self._give(pack(result))
 
+    def add_outputs(self, outputs: object) -> None:
+        """Make a node for each tensor of a result; `return_val` has them in the tensors' places.
+
+        GraphError for an expr in a graph, where others may read what it makes.
+        """
+        if self._holder is not None:
+            raise GraphError(f"add_outputs: {self.describe()} is in a graph\n  fix: insert another call with graph.insert_exprs()")
+
+        def node_for(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            node = TensorNode(self)
+            node._describe(leaf)
+            return node
+
+        self._give(map_leaves(pack(outputs), node_for))
+
+    def _names_of_outputs(self, qualname: str) -> tuple[str, str]:
+        """Name and qualname of what it makes where it is called by the module at ``qualname``."""
+        name = self.name.lower() if isinstance(self.target, type) else self.name
+        return f"{name}_out", f"{qualname}.[func_{self.name}]"
+
     def _give(self, result: Any) -> None:
         """Make ``result``, a tree in which registered containers are taken apart already."""
         self._result = result
@@ -246,19 +277,23 @@ class Expr(FxNode):
 
     def _clone(self, args: Any, kwargs: Any, copy_node: Callable[[Node], Node]) -> Expr:
         """The same step with other arguments and new nodes."""
-        copied = self._restored(self._saved(), args, kwargs)
+        copied = self._restored(self.__getstate__(), args, kwargs)
         copied._give(map_values(self._result, copy_node))
         return copied
 
-    def _saved(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy of the step has beside arguments and results."""
         return {key: getattr(self, key) for key in self._own}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for key, value in state.items():
+            setattr(self, key, value)
+
     @classmethod
-    def _restored(cls, saved: dict[str, Any], args: Any, kwargs: Any) -> Expr:
+    def _restored(cls, state: dict[str, Any], args: Any, kwargs: Any) -> Expr:
         expr = object.__new__(cls)
         Expr.__init__(expr, args, kwargs)
-        for key, value in saved.items():
-            setattr(expr, key, value)
+        expr.__setstate__(state)
         return expr
 
     # -- in the graph ----------------------------------------------------------------------------

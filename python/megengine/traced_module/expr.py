@@ -72,6 +72,9 @@ class Input(Expr):
     def _module_made(self) -> Module:
         return self.top_graph._module
 
+    def run(self, env: dict[Node, Any]) -> None:
+        """The caller of the graph gives the value."""
+
     def check_saved(self, what: str) -> None:
         if len(self.outputs) != 1 or self.args or self.kwargs:
             raise Damaged(f"{what} is not an input")
@@ -184,6 +187,12 @@ class CallMethod(Expr):
     def _shown(self) -> tuple[Sequence[Any], dict[str, Any]]:
         return (self.args, self.kwargs) if self._is_module_call else super()._shown()
 
+    def _names_of_outputs(self, qualname: str) -> tuple[str, str]:
+        if self._is_module_call:
+            return f"{self.args[0].name}_out", f"{self.args[0].qualname}.[out]"
+        word = self.method.strip("_")
+        return f"{word}_out", f"{qualname}.[method_{word}]"
+
     def _canonical_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as the traced module takes them."""
         owner: Any = self.args[0].owner
@@ -261,14 +270,12 @@ class CallFunction(Expr):
             raise TypeError(f"a CallFunction calls a function, got {func!r}")
         self._func = func
 
-    def _saved(self) -> dict[str, Any]:
-        return {**super()._saved(), "_func": FunctionName.of(self._func)}
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_func": FunctionName.of(self._func)}
 
-    @classmethod
-    def _restored(cls, saved: dict[str, Any], args: Any, kwargs: Any) -> Expr:
-        func = saved.get("_func")
-        found = {"_func": func.find()} if isinstance(func, FunctionName) else {}
-        return super()._restored({**saved, **found}, args, kwargs)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        func = state.get("_func")
+        super().__setstate__({**state, "_func": func.find()} if isinstance(func, FunctionName) else state)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.func(*args, **kwargs)

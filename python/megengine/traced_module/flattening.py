@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._graph.tree import map_values
 from .expr import CallMethod, Expr, GetAttr, Input
-from .internal_graph import InternalGraph, _node_state
+from .internal_graph import InternalGraph
 from .node import ModuleNode, Node
 from .packing import unpack
 from .pytree import tree_flatten
@@ -50,7 +50,7 @@ class _Flattener:
         def copy_node(node: Node) -> Node:
             kind: Any = type(node)
             copied: Node = kind(None)
-            copied.__dict__.update(_node_state(node))
+            copied.__setstate__(node.__getstate__())
             copied._name = prefix + node._name
             self._env[node] = copied
             return copied
@@ -68,7 +68,7 @@ class _Flattener:
             return
         read = GetAttr(cast(ModuleNode, self._new.inputs[0]), type(node), path)
         copied = read.outputs[0]
-        copied.__dict__.update(_node_state(node))
+        copied.__setstate__(node.__getstate__())
         copied._name = prefix + node._name
         self._env[node] = copied
         self._new._add(read)

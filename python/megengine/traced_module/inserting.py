@@ -88,9 +88,7 @@ class Inserter(Recorder):
     def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return next(values_in((args, kwargs)), None) is not None
 
-    def record(
-        self, expr: Expr, arguments: Arguments, run: Callable[[], Any], base: str, qualname: str, written: Tensor | None = None
-    ) -> Any:
+    def record(self, expr: Expr, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
         try:
             with suspended():
                 result = expr.compute(*self._example(arguments))
@@ -100,7 +98,7 @@ class Inserter(Recorder):
             raise
         if result is NotImplemented:
             raise TypeError(f"{expr.name}: unsupported operands {list(arguments[0])}")
-        self.finish(expr, arguments, result, base, qualname)
+        self.finish(expr, arguments, result)
         self._place(expr)
         return expr.return_val
 
@@ -134,7 +132,7 @@ class Inserter(Recorder):
         node = module if isinstance(module, ModuleNode) else self._child(module)
         arguments = self.arguments((node, *args), kwargs)
         self._make_traced(node, arguments)
-        return self.record(CallMethod(node), arguments, lambda: None, f"{node.name}_out", f"{node.qualname}.[out]")
+        return self.record(CallMethod(node), arguments, lambda: None)
 
     def _child(self, module: Module) -> ModuleNode:
         """The node of a module that the traced module holds."""

@@ -6,7 +6,7 @@ import copy
 import inspect
 import os
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any, cast
 
 from .._files import admitted, modules
@@ -17,6 +17,7 @@ from ..module._structure import INTERNAL
 from ..module.qat import QATModule
 from ..tensor import Tensor
 from ..version import __version__
+from .base_expr import Expr
 from .checking import traced_and_checked
 from .filters import (  # noqa: F401 (programs find them here)
     BaseFilter,
@@ -59,8 +60,10 @@ class _Watch:
         self.ended: dict[Node, Any] = {}
         self.active = False  # while the module that was asked to watch runs
 
-    def see(self, nodes: Iterable[Node], env: dict[Node, Any]) -> None:
-        for node in nodes if self.active else ():
+    def run(self, expr: Expr, env: dict[Node, Any]) -> None:
+        """Run an expr of a graph, and keep values of what it makes."""
+        expr.run(env)
+        for node in expr.outputs if self.active else ():
             if node in self.points:
                 self.values[node] = env[node]
             if node in self.ends:
@@ -328,7 +331,7 @@ class TracedModule(Module):
             watch.values.clear()
         self._watch = watch if watch.points or watch.ends else None
         for graph in self._inner_graphs():
-            graph._watch = self._watch
+            graph._run_expr = self._watch.run if self._watch is not None else None
 
     def _inner_graphs(self) -> list[InternalGraph]:
         return [inner for g in self.argdef_graph_map.values() for inner in g.each_graph()]
