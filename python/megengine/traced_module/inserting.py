@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from .._graph.tree import values_in
 from ..core._origin import users_line
-from ..fx import _watch
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Inserter(Recorder):
-    """The context: functions, operators and modules compute with example values of the nodes.
+    """Lets functions, operators and modules compute with example values of the nodes.
 
     after: what is inserted goes after it; None for right after what it reads.
     """
@@ -35,13 +33,6 @@ class Inserter(Recorder):
         self._graph = graph
         self._after = after
         self._inserted: set[Expr] = set()
-        self._stack = ExitStack()
-
-    def __enter__(self) -> None:
-        self._stack.enter_context(_watch.watching(self))
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
 
     @property
     def graph(self) -> InternalGraph:

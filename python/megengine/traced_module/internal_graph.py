@@ -15,6 +15,7 @@ from .._graph.core import Pictured
 from .._graph.names import Namespace
 from .._graph.rows import Row
 from .._graph.tree import map_leaves, values_in
+from ..fx import _watch
 from ..fx.graph import Graph
 from ..module import Module
 from .expr import Expr, GetAttr, Input, Output
@@ -201,7 +202,7 @@ class InternalGraph(Pictured):
         """
         if expr is not None and (not isinstance(expr, Expr) or expr.top_graph is not self):
             raise AssertionError(f"insert_exprs: {expr!r} is not an expr of {self.name}")
-        return Inserter(self, expr)
+        return _watch.watching(Inserter(self, expr))
 
     def replace_node(self, repl_dict: Mapping[Node, Tensor]) -> None:
         """Let outputs, and exprs after the new node, read the values of ``repl_dict`` for its keys.
