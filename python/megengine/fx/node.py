@@ -274,12 +274,32 @@ class Node(Call, Value):
         return attribute_at(self._maker.owning_module, self.target, default=None)
 
     def _parameters(self) -> inspect.Signature | None:
-        """Parameters of what is called, with ``self`` of a method or module; None where nothing tells them."""
+        """The parameters that take `args` and `kwargs`; None where nothing tells them."""
         if self.op == "call_function":
             return signature_of(self.target)
         if self.op == "call_method":
             return signature_of(getattr(Tensor, self.target, None))
-        return signature_of(getattr(type(self._module_called()), "forward", None)) if self.op == "call_module" else None
+        found = signature_of(getattr(type(self._module_called()), "forward", None)) if self.op == "call_module" else None
+        return found and found.replace(parameters=[*found.parameters.values()][1:])  # without self
+
+    def arguments_by_name(self) -> dict[str, Any] | None:
+        """Returns the arguments by the names of the parameters of what is called, with the defaults
+        of those left out.
+
+        Returns
+        -------
+        dict of str or None
+            The arguments; None where the parameters are not known, or take other arguments.
+        """
+        signature = self._parameters()
+        if signature is None:
+            return None
+        try:
+            bound = signature.bind(*self.args, **self.kwargs)
+        except TypeError:
+            return None
+        bound.apply_defaults()
+        return dict(bound.arguments)
 
     _fields = "meta"
 

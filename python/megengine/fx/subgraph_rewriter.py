@@ -144,18 +144,10 @@ def _results(graph: Graph) -> tuple[Any, ...]:
 # -- what a call does, whatever way its arguments are written -------------------------------------
 
 
-def _bound(node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _bound(node: Node) -> Any:
     """Arguments by name with defaults filled in, where the parameters are known."""
-    signature = node._parameters()
-    if signature is None:
-        return node.args, node.kwargs
-    itself = (None,) if node.op == "call_module" else ()
-    try:
-        bound = signature.bind(*itself, *node.args, **node.kwargs)
-    except TypeError:
-        return node.args, node.kwargs
-    bound.apply_defaults()
-    return (), dict(bound.arguments)
+    named = node.arguments_by_name()
+    return (node.args, node.kwargs) if named is None else named
 
 
 class _Pattern:

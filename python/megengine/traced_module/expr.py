@@ -206,11 +206,11 @@ class CallMethod(Expr):
         return self.reached()
 
     def _parameters(self) -> inspect.Signature | None:
-        spec: inspect.Signature | None = getattr(self.reached(), "argspec", None) if self._is_module_call else None
-        if spec is None:
+        if not self._is_module_call:
             return super()._parameters()
+        found: inspect.Signature | None = getattr(self.reached(), "argspec", None) or super()._parameters()
         itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-        return spec.replace(parameters=[itself, *spec.parameters.values()])
+        return found and found.replace(parameters=[itself, *found.parameters.values()])
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return run_method(self.method, args, kwargs)

@@ -127,8 +127,8 @@ class Node(Value, abc.ABC, _ActsAs):
         """What a copy of the node has, whoever makes and reads it."""
         return {key: value for key, value in vars(self).items() if key not in ("expr", "readers")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+    def __setstate__(self, state: dict[str, Any] | None) -> None:
+        vars(self).update(state or {})
 
     def __repr__(self) -> str:
         return self._name

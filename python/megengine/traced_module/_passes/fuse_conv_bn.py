@@ -7,34 +7,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import functional as F
-from ...utils.fusion import fuse_conv_bn_weights
+from ...fx._layers import Folding, Layer, Norm
+from ...tensor import Parameter
 from ..expr import GetAttr, is_call_module
-from ..node import TensorNode
 from ..traced_module import TracedModule
-from .layers import Norm, forget, layer_of, norm_of, only_user, take_over
+from .layers import forget, is_free, put, take_over
 
 
 def fuse_conv_bn(top: TracedModule) -> None:
     """Fuse every pair in all graphs of ``top``."""
     for graph in top._inner_graphs():
-        for expr in list(graph):
-            norm = norm_of(expr)
-            if norm is not None:
-                _fuse(top, expr, norm)
+        _Fuser(top).run(graph.fx_graph)
 
 
-def _fuse(top: TracedModule, norm_call: Any, norm: Norm) -> None:
-    user: Any = only_user(norm.inp) if isinstance(norm.inp, TensorNode) else None
-    layer = layer_of(top, norm.inp.expr) if user == norm_call else None
-    if layer is None or layer.axes == 0:
-        return
-    bias = layer.bias
-    if bias is None:
-        bias = F.zeros((1, norm.mean.size, *[1] * layer.axes))
-    layer.put(*fuse_conv_bn_weights(layer.weight, bias, norm.mean, norm.var, norm.eps, norm.weight, norm.bias))
-    read: Any = norm_call.args[0].expr if is_call_module(norm_call) else None
-    held = (read.args[0].owner, read.attr_name) if isinstance(read, GetAttr) else None
-    take_over(norm_call.outputs[0], norm.inp)
-    if held is not None:
-        forget(top, *held)
+class _Fuser(Folding):
+    def __init__(self, top: TracedModule) -> None:
+        self._top = top
+
+    def admits(self, layer: Layer, norm: Norm) -> bool:
+        return not norm.trains and is_free(self._top, layer)
+
+    def put(self, layer: Layer, weight: Parameter, bias: Parameter) -> None:
+        put(layer, weight, bias)
+
+    def drop(self, call: Any, inp: Any) -> None:
+        read: Any = call.args[0].expr if is_call_module(call) else None
+        held = (read.args[0].owner, read.attr_name) if isinstance(read, GetAttr) else None
+        take_over(call.outputs[0], inp)
+        if held is not None:
+            forget(self._top, *held)
