@@ -1,17 +1,44 @@
-"""What passes change in traced modules: parameters of layers, the values that a graph reads, and names of both."""
+"""Edits of layers in traced modules, and the pass that folds batch normalization with fixed statistics into the convolution before it.
+
+A layer that has another use, or that trains, stays as it is.
+"""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-from ...fx._layers import Layer
+from ...fx._layers import Folding, Layer, Norm
 from ...module import Module
 from ...tensor import Parameter, Tensor
 from ..expr import Constant, Expr, GetAttr, is_call_module
 from ..node import Node, TensorNode
 from ..traced_module import TracedModule
 from ..utils import assign_attr, get_subattr
+
+
+def fuse_conv_bn(top: TracedModule) -> None:
+    """Fuse every pair in all graphs of ``top``."""
+    for graph in top._inner_graphs():
+        _Fuser(top).run(graph.fx_graph)
+
+
+class _Fuser(Folding):
+    def __init__(self, top: TracedModule) -> None:
+        self._top = top
+
+    def admits(self, layer: Layer, norm: Norm) -> bool:
+        return not norm.trains and is_free(self._top, layer)
+
+    def put(self, layer: Layer, weight: Parameter, bias: Parameter) -> None:
+        put(layer, weight, bias)
+
+    def drop(self, call: Any, inp: Any) -> None:
+        read = call.args[0].expr if is_call_module(call) else None
+        held = (read.args[0].owner, read.attr_name) if isinstance(read, GetAttr) else None
+        take_over(call.outputs[0], inp)
+        if held is not None:
+            forget(self._top, *held)
 
 
 def constant(expr: Expr, value: Tensor) -> Node:
@@ -44,9 +71,6 @@ def is_free(top: TracedModule, layer: Layer) -> bool:
         return not layer.trains
     node = layer.call.args[0]
     return isinstance(node.expr, GetAttr) and uses_of(top, node.owner) == 1
-
-
-# -- replacement ---------------------------------------------------------------------------------
 
 
 def uses_of(top: TracedModule, module: Module) -> int:

@@ -12,7 +12,7 @@ from ..expr import Expr
 from ..node import Node
 from ..traced_module import TracedModule
 from .fold_scale import backward_fold_scale, fuse_add_mul
-from .fuse_conv_bn import fuse_conv_bn
+from .layers import fuse_conv_bn
 
 PASSES: dict[str, Callable[[TracedModule], None]] = {
     "FuseConvBn": fuse_conv_bn,
