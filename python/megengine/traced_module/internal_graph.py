@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import DTypeLike
 
-from .._files import admitted
-from .._files.graphs import check_call
+from .._files.graphs import check_when_read
 from .._graph.core import Pictured
 from .._graph.names import Namespace
 from .._graph.rows import Row
@@ -403,13 +402,7 @@ class InternalGraph(Pictured):
             for node in expr.outputs:
                 self._names.take(node._name)
         self._result = resolved(state["result"])
-        admission = admitted.active()
-        if admission is not None:
-            admission.check_at_end(self._check_calls)
-
-    def _check_calls(self) -> None:
-        for expr in self:
-            check_call(expr)
+        check_when_read(self.fx_graph)
 
     def __copy__(self) -> InternalGraph:
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
