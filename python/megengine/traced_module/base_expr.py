@@ -125,11 +125,20 @@ class Expr(FxNode):
 
     def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a function or method: by position where they can be, with the defaults of those left out."""
+        bound = self._bound(args, kwargs)
+        return (tuple(args), kwargs) if bound is None else (bound.args, bound.kwargs)
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
+        """What each parameter takes, with defaults; None where the parameters are not known."""
         signature = self._parameters()
         if signature is None:
-            return tuple(args), kwargs
-        bound = self._bound(signature, args, kwargs)
-        return bound.args, bound.kwargs
+            return None
+        bound = signature.bind(*args, **kwargs)
+        left_out = _ADDED_PARAMETERS.get(getattr(self.target, "__name__", ""), frozenset()) - set(bound.arguments)
+        bound.apply_defaults()
+        for name in left_out:
+            bound.arguments.pop(name, None)
+        return bound
 
     def replace_inputs(self, repl_dict: Mapping[Node, Tensor]) -> None:
         """Read the values of ``repl_dict`` in the places of its keys.
@@ -161,28 +170,16 @@ class Expr(FxNode):
                     f"  at:  {users_line()}"
                 )
 
-    def _bound(self, signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments:
-        bound = signature.bind(*args, **kwargs)
-        left_out = _ADDED_PARAMETERS.get(getattr(self.target, "__name__", ""), frozenset()) - set(bound.arguments)
-        bound.apply_defaults()
-        for name in left_out:
-            bound.arguments.pop(name, None)
-        return bound
-
     @property
     def named_args(self) -> dict[str, Any]:
         """Arguments by the names of the callee's parameters; ``arg_0``, ... where these are not known."""
-        signature = self._parameters()
-        if signature is None:
+        bound = self._bound(self.args, self.kwargs)
+        if bound is None:
             return {**{repr(ArgsIndex(i)): a for i, a in enumerate(self.args)}, **self.kwargs}
-        bound = self._bound(signature, self.args, self.kwargs)
-        named: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            kind = signature.parameters[name].kind
-            if kind is inspect.Parameter.VAR_KEYWORD:
-                named.update(value)
-            else:
-                named[name] = value
+        rest = [name for name, parameter in bound.signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
+        named = dict(bound.arguments)
+        for name in rest:
+            named.update(named.pop(name, {}))
         return named
 
     def set_arg(self, name: str, val: object) -> None:
@@ -193,11 +190,8 @@ class Expr(FxNode):
             if name not in self.named_args:
                 raise AssertionError(f"{self.describe()} has no argument {name!r}")
             if name in self.kwargs:
-                self.kwargs = {**self.kwargs, name: val}
-            else:
-                index = int(name.removeprefix("arg_"))
-                self.args = (*self.args[:index], val, *self.args[index + 1 :])
-            return
+                return self.update_kwarg(name, val)
+            return self.update_arg(int(name.removeprefix("arg_")), val)
         bound = signature.bind(*self.args, **self.kwargs)
         if name not in signature.parameters:
             raise AssertionError(f"{self.describe()} has no argument {name!r}\n  fix: one of {', '.join(signature.parameters)}")
@@ -212,14 +206,9 @@ class Expr(FxNode):
     @property
     def const_val(self) -> list[tuple[ArgsIndex, Any]]:
         """The arguments without nodes in them, with their places."""
-        found = [
-            (ArgsIndex(i), a) for i, a in enumerate(self.args) if next(values_in(a), None) is None
-        ]
-        return found + [
-            (ArgsIndex(len(self.args) + i, k), v)
-            for i, (k, v) in enumerate(self.kwargs.items())
-            if next(values_in(v), None) is None
-        ]
+        names = [*[""] * len(self.args), *self.kwargs]
+        given = enumerate((*self.args, *self.kwargs.values()))
+        return [(ArgsIndex(i, names[i]), value) for i, value in given if next(values_in(value), None) is None]
 
     @property
     def arg_def(self) -> TreeDef:
