@@ -108,7 +108,7 @@ def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
 
 
 @functools.lru_cache(maxsize=4096)
-def signature_of(callee: Any) -> inspect.Signature | None:
+def signature_of(callee: object) -> inspect.Signature | None:
     """Parameters of a function or method as its definition has them; None where nothing tells them."""
     if isinstance(callee, types.WrapperDescriptorType):
         # An operator in C says "($self, value, mod=None, /)". inspect.signature compiles that, and printing a file's graph runs no compiler.
@@ -118,7 +118,7 @@ def signature_of(callee: Any) -> inspect.Signature | None:
             kinds(name.removesuffix("=None"), kinds.POSITIONAL_ONLY, default=None if "=" in name else kinds.empty) for name in names
         ])  # fmt: skip
     try:
-        return inspect.signature(original_of(callee))
+        return inspect.signature(original_of(cast(Callable[..., Any], callee)))
     except (TypeError, ValueError):
         return None
 

@@ -86,7 +86,7 @@ def _fresh(args: Any) -> Any:
     return map_leaves(args, lambda leaf: Tensor(leaf) if isinstance(leaf, Tensor) else leaf)
 
 
-def difference(want: Any, got: Any, tolerance: float, least_scale: float = 0.0) -> str | None:
+def difference(want: object, got: object, tolerance: float, least_scale: float = 0.0) -> str | None:
     """How two trees of tensors, arrays and constants differ; None when they do not.
 
     tolerance: relative to the largest element of each tensor, or to ``least_scale`` where all are smaller.
