@@ -78,19 +78,22 @@ struct Operand {
     }
 };
 
+// Images, or rows of an image, that are packed at once.
 struct Block {
     int64_t image = 0, images = 0, row = 0, rows = 0;
 };
 
-// The gradient as sums of outer products. One operand gives rows, one element at a time; the other
-// one gives lanes. x gives the rows, and taps are more rows. Without taps to join, the operand
-// with more channels gives the rows, for lanes are read again for each panel of rows.
+// The gradient as sums of outer products. Elements of one operand are the rows' factors, vectors of
+// the other one the lanes' factors. x gives the rows, and each tap is further rows of it. If there
+// is one tap, the operand with more channels gives the rows, because lanes are read again for each
+// panel of rows.
 struct FilterGradient {
     // Products of a strip are added in registers: longer ones leave the first-level cache, shorter
     // ones are stored too often.
     static constexpr int64_t kStripPlaces = 128;
     // A block stays in the second-level cache, unless the sums are larger.
     static constexpr int64_t kBlockBytes = 1 << 20;
+    // Sums of all parts stay in the second-level caches, too.
     static constexpr int64_t kMostParts = 16, kPartsBytes = 5 << 19;
     // Rows of a panel, with and without taps: 16 channels of three taps are eight tiles of six.
     static constexpr int64_t kTapRows = 48, kPointRows = 64;
@@ -133,9 +136,9 @@ struct FilterGradient {
 
     Operand rows, lanes;
     int64_t images = 0, places[2] = {1, 1}, kernel[2] = {1, 1};
-    bool is_turned = true;  // rows are input channels, but w has them along its lanes
-    // Taps of a kernel's row are neighbors in the packed rows, unless it is dilated. Such a run of
-    // rows begins at each of `runs` taps, `run_step` and `row_step` grid points apart.
+    bool is_turned = true;  // x gives the rows, so w [oc, ic] is the sums transposed
+    // The taps of a kernel's row are neighbors in packed x, unless it is dilated: a run of
+    // `run_taps` taps is one run of rows. tap_step: grid points from one tap to the next.
     int64_t runs = 1, run_taps = 1, tap_step[2] = {1, 1};
     int64_t strip_images = 1, strip_rows = 1, strip_columns = 1;
     int64_t block_images = 1, block_rows = 1, blocks = 1, parts = 1;
@@ -149,9 +152,10 @@ private:
             rows.channels, run_taps == 1 ? kPointRows : std::max<int64_t>(1, kTapRows / run_taps)));
         const int64_t vector = MEGJIT_BEST(kLanes), whole = MEGJIT_BEST(kLanePanel);
         lanes.set_panel(std::min(whole, parts_of(lanes.channels, vector) * vector));
+        const bool is_narrow = lanes.channels <= MEGJIT_BEST(kInPlace);
         lanes.is_read_in_place =
-            lanes.can_be_read_in_place() && lanes.channels % 16 == 0 && lanes.channels <= 2 * whole;
-        rows.is_read_in_place = taps() == 1 && rows.can_be_read_in_place() && lanes.panels <= 4;
+            is_narrow && lanes.can_be_read_in_place() && lanes.channels % 16 == 0;
+        rows.is_read_in_place = is_narrow && rows.can_be_read_in_place() && taps() == 1;
     }
 
     void cut() {
@@ -180,20 +184,21 @@ private:
 // A range of indexes.
 struct Range {
     int64_t begin = 0, end = 0;
-    int64_t size() const { return end - begin; }
 };
 // The index-th of `count` equal ranges of [0, n).
 Range share_of(int64_t n, int64_t index, int64_t count) {
     return {n * index / count, n * (index + 1) / count};
 }
 
-// How threads share the work: each computes some parts of some panels, and packs what it needs.
+// How threads share the work: each computes some parts of some panels, and packs what it needs, so
+// that none waits for another one.
 struct Shares {
     int64_t parts = 1, rows = 1, lanes = 1;
     int64_t count() const { return parts * rows * lanes; }
 };
 
-// Parts need no copy of each other. Otherwise the largest share decides, then what it packs.
+// Parts are shared first, because they pack nothing twice. Of the ways to share panels the one with
+// the smallest largest share is taken, then the one that packs least.
 Shares shares_of(const FilterGradient& g, int64_t threads) {
     Shares best;
     for (int64_t parts = 1; parts <= threads; ++parts)
@@ -232,11 +237,9 @@ public:
     }
     void enqueue(runtime::Stream&, void* const* in, void* const* out,
                  void* workspace) const override {
-        const float *const x = static_cast<const float*>(in[0]), *const y =
-                                                                     static_cast<const float*>(
-                                                                         in[1]);
-        Run run{g_.is_turned ? x : y, g_.is_turned ? y : x, static_cast<float*>(out[0]),
-                static_cast<float*>(workspace)};
+        const int x = g_.is_turned ? 0 : 1;
+        Run run{static_cast<const float*>(in[x]), static_cast<const float*>(in[1 - x]),
+                static_cast<float*>(out[0]), static_cast<float*>(workspace)};
         run.sums = run.packed + shares_.count() * packed_floats_;
         parallel_for(shares_.count(), 1, 1, [&](int64_t lo, int64_t hi) {
             for (int64_t share = lo; share < hi; ++share) sum_share(run, share);

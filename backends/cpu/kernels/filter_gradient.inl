@@ -6,6 +6,8 @@
 // The lanes operand's channels that are computed together.
 constexpr int kMostVectors = MEGJIT_LANE_COUNT == 16 ? 4 : 2;
 constexpr int64_t kLanePanel = kMostVectors * kLanes;
+// Channels of the lanes operand up to which operands are read in place.
+constexpr int64_t kInPlace = MEGJIT_LANE_COUNT == 16 ? 128 : 64;
 
 // Rows of a tile: their sums, a row of lanes and a factor fill the registers.
 constexpr int rows_with(int vectors) {
@@ -13,6 +15,9 @@ constexpr int rows_with(int vectors) {
     constexpr int kRows[] = {14, 12, 8, 6};
     return kRows[vectors - 1];
 }
+
+// Places after which rows are needed: those that are read in place come from memory.
+constexpr int64_t kAhead = 96;
 
 // sums [kRows][kVectors vectors] = or += the products of the places of a strip.
 template <int kVectors, int kRows>
@@ -23,6 +28,7 @@ MEGJIT_INLINE void sum_tile(const Strip& s, const float* rows, const float* lane
         for (int64_t row = 0; row < s.rows; ++row) {
             const float* at = rows + image * s.image_step + row * s.row_step;
             for (int64_t column = 0; column < s.columns; ++column) {
+                __builtin_prefetch(at + kAhead * s.column_step);
                 Floats factor[kVectors];
                 for (int v = 0; v < kVectors; ++v) factor[v] = load(lanes + v * kLanes);
 #pragma GCC unroll 14
