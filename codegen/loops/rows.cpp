@@ -116,8 +116,8 @@ private:
         const int64_t width = f_.width;
         f_.for_runs(bases, {}, [&](const Frame::Run& run, const Values&) {
             const Value rest = whole(run.length, together * width);
-            const Value passes =
-                kept_.output < 0 ? f_.passes_caches(walk.outputs, run.bases, b_.index(0)) : Value();
+            Value passes = f_.passes_caches(walk.outputs, run.bases, b_.index(0));
+            if (passes && kept_.output >= 0) passes = b_.both(passes, fits_);
             b_.loop(b_.index(0), rest, together * width, {}, [&](Value at, const Values&) {
                 std::vector<Piece> pieces = whole_pieces(at, together);
                 for (Piece& piece : pieces) piece.passes = passes;
