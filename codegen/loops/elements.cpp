@@ -139,12 +139,20 @@ static Function sound(Function function) {
     return function;
 }
 
+// Counts the vectors that go through a long element-wise body together: in 16 registers the values
+// of four have room where there are few operands, and a very long body takes long to compile.
+static int vectors_at_once(const KernelIR& kernel, const Target& target) {
+    const int size = kernel.program.size(), all = target.schedule.vectors_at_once;
+    if (size < target.schedule.long_chain) return 1;
+    const bool has_room = target.width >= 16 || memory_inputs(kernel) + kernel.outputs.size() <= 3;
+    return has_room && size < 2 * target.schedule.long_body ? all : (all + 1) / 2;
+}
+
 Function loops_of(const KernelIR& kernel, const Target& wanted) {
     Target target = wanted;
     if (target.gpu) target.width = target.gpu->vector;
-    else if (kernel.reduced == 0 && kernel.rank == 1 &&
-             kernel.program.size() >= target.schedule.long_chain)
-        target.width *= target.schedule.vectors_at_once;
+    else if (kernel.reduced == 0 && kernel.rank == 1)
+        target.width *= vectors_at_once(kernel, target);
     Builder b;
     Frame frame(b, kernel, target);
     if (target.gpu) {
