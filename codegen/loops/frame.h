@@ -73,15 +73,15 @@ public:
     Value base_of_output(const Values& bases_there, int output) const {
         return bases_there[kernel.inputs.size() + static_cast<size_t>(output)];
     }
-    // What lies behind each other from `row` on, in 32 bits an element.
+    // Loads a piece of a row of elements of 32 bits that begins at `row`.
     Value stored(Value row, const Piece& piece);
 
     // ---- stores past the caches: where a launch writes more than they keep, lines need not be
     // read before they are written ----
-    void decide_to_stream();  // for the whole launch; else nothing is stored past them
+    void decide_to_stream();  // sets `streams`; without this call no store goes past them
     // May the outputs be stored so from element `from` on? Null where the launch never does.
     Value passes_caches(std::span<const size_t> outputs, const Values& bases, Value from);
-    void end_streams();
+    void end_streams();  // others see what was stored so from here on
 
     // Walks the reduced axes of a row, with loops over all but the last. `body` goes over the last
     // axis, takes the state and returns the next one; `place` is the number of the run's element 0

@@ -10,7 +10,7 @@ using runtime::ScalarOp;
 
 bool has(const std::vector<int>& ids, int id) { return std::ranges::find(ids, id) != ids.end(); }
 
-// Those of `elements` that `roots` need where `known` (-1: none) is known.
+// Returns those of `elements` that `roots` need where `known` (-1: none) is known.
 std::vector<int> needed(const KernelIR& kernel, const std::vector<int>& elements,
                         const std::vector<int>& roots, int known) {
     std::vector<bool> needs(static_cast<size_t>(kernel.program.size()));
@@ -36,7 +36,7 @@ std::vector<int> roots_of(const KernelIR& kernel, const RowWalk& walk) {
     return roots;
 }
 
-// How the value would be kept; without takers if no later walk computes it.
+// Tells how the value would be kept; there are no takers if no later walk computes it.
 Kept kept(const KernelIR& kernel, const RowPlan& plan, int value) {
     Kept found{.value = value};
     for (size_t w = 0; w < plan.walks.size(); ++w) {

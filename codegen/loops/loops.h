@@ -125,15 +125,16 @@ struct Function {
 // instructions.
 struct Schedule {
     int short_body = 8;  // a body of at most this size is written out for each element of a chain
-    int vectors_at_once = 4;  // that go through a body together: waiting for the results of one
-                              // takes longer than the others' work; a power of two, at most 8
-    int long_chain = 24;  // from this size on they do in element-wise kernels
+    // This many vectors go through a body together, for waiting for the results of one takes longer
+    // than the others' work. It is a power of two, at most 8.
+    int vectors_at_once = 4;
+    int long_chain = 24;  // element-wise bodies of at least this size take vectors together
     int wait = 2;  // instructions that lie between one and those that wait for its result
     int long_body = 64;  // from this size on a second copy of a body costs more to compile than a
                          // branch at its loads and stores costs to run
     int worth_keeping = 8;  // instructions that cost more to repeat than a value to store
-    int64_t kept_elements = 8192;  // values of a row that fit into the L1 or L2 cache beside it
-    int64_t streamed_bytes = 32 << 20;  // what is written no cache keeps for a later kernel
+    int64_t kept_elements = 8192;  // a row of at most this length keeps a value on the stack
+    int64_t streamed_bytes = 32 << 20;  // a launch that writes more stores it past the caches
     int64_t units_together = 16;  // columns' units whose accumulators stay in the L1 cache
     int tile_vectors = 2;  // vectors of columns that go through a tile together
     int tile_rows(int width) const { return width / 2; }  // accumulators fill half the registers
