@@ -103,6 +103,7 @@ private:
                               cell(inst.args[2])[lane]);
                 return;
             }
+            case Op::publish: return;  // there is one thread
             default: break;
         }
         const int result = inst.results.at(0);
@@ -121,6 +122,7 @@ private:
                                 scalar_of(kind), {}, given);
             }
             case Op::bits:
+            case Op::address:
             case Op::fence: return arg(0);
             case Op::widen: return widened(inst.dtype, arg(0));
             case Op::shorten: return shortened(inst.dtype, arg(0));

@@ -10,7 +10,7 @@ import re
 import types
 
 MODULES = {
-    "megengine": "Tensors, files, devices",
+    "megengine": "Tensors and devices",
     "megengine.functional": "Functions of tensors",
     "megengine.functional.fft": "Fourier transforms",
     "megengine.functional.linalg": "Linear algebra",
@@ -37,6 +37,7 @@ MODULES = {
     "megengine.distributions": "Distributions",
     "megengine.dtr": "Eager recomputation",
     "megengine.onnx": "ONNX",
+    "megengine.serialization": "Files",
     "megengine.hub": "Published models",
     "megengine.utils.module_stats": "Sizes and costs of modules",
     "megengine.utils.network": "Graphs of dumped models",

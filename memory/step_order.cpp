@@ -17,18 +17,26 @@ using Order = std::vector<uint32_t>;
 // recomputation had better keep together.
 constexpr size_t kLeastGain = 20;
 
+// Steps that belong to an update: they run behind all that the update waits for.
+struct Updates {
+    std::vector<uint32_t> of_step;  // by step: its update, or kNone
+    std::vector<Order> waits;  // by update: steps outside of it
+    size_t bytes = 0;  // of the values that they end
+};
+
 // A step that moves goes into the group of the last step that it waits for, and runs right after
 // that; a step that does not move begins a group.
 class Mover {
 public:
-    explicit Mover(const RematProblem& problem) : s_(problem), group_(problem.steps.size()) {
+    explicit Mover(const RematProblem& problem, const Updates* updates = nullptr)
+        : s_(problem), updates_(updates), group_(problem.steps.size()) {
         std::iota(group_.begin(), group_.end(), 0u);
     }
 
     Order run() {
         for (uint32_t step = 0; step < group_.size(); ++step) {
             const Place earliest = earliest_place(step);
-            if (earliest.second != kNone && frees_enough(step, earliest))
+            if (earliest.second != kNone && (update_of(step) || frees_enough(step, earliest)))
                 group_[step] = earliest.first;
         }
         Order order(group_.size());
@@ -42,6 +50,11 @@ private:
     using Place = std::pair<uint32_t, uint32_t>;  // (group, step): the order of running
     Place place(uint32_t step) const { return {group_[step], step}; }
 
+    const Order* update_of(uint32_t step) const {
+        const bool is_part = updates_ && updates_->of_step[step] != kNone;
+        return is_part ? &updates_->waits[updates_->of_step[step]] : nullptr;
+    }
+
     // The place after the makers of what the step reads, and after the readers of what it
     // overwrites.
     Place earliest_place(uint32_t step) const {
@@ -54,6 +67,8 @@ private:
             if (s_.producer[v] != kNone) wait_for(s_.producer[v]);
         for (uint32_t v : s_.problem.steps[step].overwrites)
             for (uint32_t reader : s_.readers[v]) wait_for(reader);
+        if (const Order* waits = update_of(step))
+            for (uint32_t other : *waits) wait_for(other);
         return latest;
     }
 
@@ -72,7 +87,97 @@ private:
     }
 
     RecomputeSchedule s_;
+    const Updates* updates_;
     std::vector<uint32_t> group_;  // by step: the step that begins its group
+};
+
+// Finds updates. Numbers that are made of what is kept (a correction by the count of steps) belong
+// to none, and move with the first that reads them.
+class UpdateFinder {
+public:
+    explicit UpdateFinder(const RecomputeSchedule& schedule)
+        : s_(schedule),
+          is_number_(s_.problem.values.size()),
+          is_own_(s_.problem.values.size()),
+          found_{.of_step = Order(s_.problem.steps.size(), kNone), .waits = {}, .bytes = 0} {
+        for (uint32_t step = 0; step < s_.problem.steps.size(); ++step) {
+            if (!reads_what_stays(step)) continue;
+            const bool is_number = makes_numbers(step);
+            for (uint32_t v : s_.writes[step]) (is_number ? is_number_ : is_own_)[v] = true;
+        }
+    }
+
+    Updates run() {
+        for (uint32_t v = 0; v < s_.problem.values.size(); ++v)
+            if (s_.producer[v] != kNone && !is_kept(v) && !is_number_[v] && !is_own_[v] &&
+                !s_.readers[v].empty())
+                if (const std::set<uint32_t> steps = steps_of(v); !steps.empty()) add(v, steps);
+        return std::move(found_);
+    }
+
+private:
+    static constexpr size_t kNumber = 16;  // bytes
+    static constexpr size_t kMostSteps = 256;
+
+    bool is_kept(uint32_t v) const {
+        return s_.producer[v] == kNone || s_.problem.values[v].is_kept;
+    }
+    bool reads_what_stays(uint32_t step) const {
+        return s_.problem.steps[step].repeatable &&
+               std::ranges::all_of(s_.reads[step], [&](uint32_t v) {
+            return is_kept(v) || is_number_[v] || is_own_[v];
+        });
+    }
+    bool makes_numbers(uint32_t step) const {
+        return std::ranges::all_of(s_.writes[step], [&](uint32_t v) {
+            return s_.problem.values[v].bytes <= kNumber;
+        }) && std::ranges::none_of(s_.reads[step], [&](uint32_t v) { return is_own_[v]; });
+    }
+
+    // The steps that end `root`; none where something else needs what they make.
+    std::set<uint32_t> steps_of(uint32_t root) const {
+        std::set<uint32_t> steps, open(s_.readers[root].begin(), s_.readers[root].end());
+        std::set<uint32_t> made{root};
+        while (!open.empty()) {
+            const uint32_t step = *open.begin();
+            open.erase(open.begin());
+            if (!s_.problem.steps[step].repeatable || steps.size() == kMostSteps) return {};
+            if (!steps.insert(step).second) continue;
+            for (uint32_t v : s_.reads[step]) {
+                if (is_kept(v) || is_number_[v] || made.contains(v)) continue;
+                if (!is_own_[v]) return {};
+                open.insert(s_.producer[v]);
+                made.insert(v);
+            }
+            for (uint32_t v : s_.writes[step]) {
+                if (is_kept(v)) continue;
+                made.insert(v);
+                for (uint32_t reader : s_.readers[v])
+                    if (!steps.contains(reader)) open.insert(reader);
+            }
+        }
+        return steps;
+    }
+
+    // An update that is part of a longer one stays in that.
+    void add(uint32_t root, const std::set<uint32_t>& steps) {
+        if (found_.of_step[*steps.begin()] != kNone) return;
+        Order waits{s_.producer[root]};
+        for (uint32_t step : steps) {
+            found_.of_step[step] = static_cast<uint32_t>(found_.waits.size());
+            for (uint32_t v : s_.problem.steps[step].overwrites)
+                for (uint32_t reader : s_.readers[v])
+                    if (!steps.contains(reader)) waits.push_back(reader);
+        }
+        found_.waits.push_back(std::move(waits));
+        found_.bytes += s_.problem.values[root].bytes;
+    }
+
+    const RecomputeSchedule& s_;
+    // By value: numbers that are made of what is kept, and other values that are (a decayed
+    // average).
+    std::vector<bool> is_number_, is_own_;
+    Updates found_;
 };
 
 // Lists steps anew, each when all steps that it needs are done. Steps that are not repeatable keep
@@ -192,13 +297,24 @@ private:
     std::vector<Order> before_, behind_;  // by step
 };
 
+}  // namespace
+
 RematProblem in_order(const RematProblem& problem, const Order& order) {
     RematProblem moved{.values = problem.values};
     for (uint32_t step : order) moved.steps.push_back(problem.steps[step]);
     return moved;
 }
 
-}  // namespace
+std::vector<uint32_t> early_updates(const RematProblem& problem) {
+    constexpr size_t kWorthwhile = 8;  // the gradients take such a part of the peak, or more
+    const RecomputeSchedule schedule(problem);
+    const Updates updates = UpdateFinder(schedule).run();
+    Order plain(problem.steps.size());
+    std::iota(plain.begin(), plain.end(), 0u);
+    if (updates.bytes * kWorthwhile < measure_order(schedule, plain).plan.peak_bytes) return {};
+    Order order = Mover(problem, &updates).run();
+    return std::ranges::is_sorted(order) ? Order() : order;
+}
 
 std::vector<uint32_t> order_for_peak(const RematProblem& problem) {
     const RecomputeSchedule schedule(problem);

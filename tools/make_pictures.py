@@ -40,6 +40,7 @@ BLOCKS = {  # examples that are shown by a block of their page: the kind of bloc
     "resnet_to_int8": ("text", 0),
     "finetune_torchvision": ("text", 0),
     "finetune_under_a_limit": ("text", 0),
+    "finetune_1b": ("text", 0),
     "torch_memory_limit": ("text", 0),
     "extending": ("console", 0),
 }

@@ -16,6 +16,7 @@ namespace megjit::cpu {
 
 // There is one line for each file of kernels.
 void register_attention_kernels();
+void register_block_weight_kernels();
 void register_collective_kernels();
 void register_copy_kernels();
 void register_index_kernels();
@@ -64,6 +65,7 @@ std::map<std::string, Packing, std::less<>>& packings() {
 
 void register_all_kernels() {
     register_attention_kernels();
+    register_block_weight_kernels();
     register_collective_kernels();
     register_copy_kernels();
     register_index_kernels();

@@ -30,6 +30,7 @@ public:
         : b_(builder),
           function_(function),
           scalars_(builder, target),
+          is_cpu_(target.truncates),
           values_(function.values.size()) {}
 
     ScalarEmitter& scalars() { return scalars_; }
@@ -91,7 +92,10 @@ private:
             case Op::scatter: return emit_scatter(inst);
             case Op::barrier: return emit_barrier(inst.number != 0);
             case Op::publish:
-                LLVM::FenceOp::create(b_, LLVM::AtomicOrdering::seq_cst, StringRef("device"));
+                if (is_cpu_)
+                    LLVM::CallIntrinsicOp::create(b_, b_.getStringAttr("llvm.x86.sse.sfence"),
+                                                  ValueRange());
+                else LLVM::FenceOp::create(b_, LLVM::AtomicOrdering::seq_cst, StringRef("device"));
                 return;
             default: set(inst.results[0], result_of(inst));
         }
@@ -113,6 +117,7 @@ private:
             case Op::half: return half_of(v[0], type.lanes, inst.number);
             case Op::zip: return zipped(v, type.lanes, inst.number);
             case Op::at: return offset(type.kind, v[0], v[1]);
+            case Op::address: return LLVM::PtrToIntOp::create(b_, scalars_.type_of(type), v[0]);
             case Op::load: return load(inst, v, type);
             case Op::gather: return gather(v, type);
             case Op::word: return word(v[0], type);
@@ -187,8 +192,14 @@ private:
 
     void emit_store(const Inst& inst) {
         const Values v = all(inst.args);
-        const unsigned aligned = alignment(type_of(inst.args[1]), inst.number & loops::kAligned);
-        if (v.size() == 2) LLVM::StoreOp::create(b_, v[1], v[0], aligned);
+        const bool past_caches = (inst.number & loops::kPastCaches) != 0;
+        const loops::Type type = type_of(inst.args[1]);
+        const unsigned aligned = past_caches ? std::min(64U, alignment(type, true))
+                                             : alignment(type, inst.number & loops::kAligned);
+        if (past_caches)
+            LLVM::StoreOp::create(b_, v[1], v[0], aligned, /*isVolatile=*/false,
+                                  /*isNonTemporal=*/true);
+        else if (v.size() == 2) LLVM::StoreOp::create(b_, v[1], v[0], aligned);
         else LLVM::MaskedStoreOp::create(b_, v[1], v[0], v[2], aligned);
     }
 
@@ -298,6 +309,7 @@ private:
     ImplicitLocOpBuilder& b_;
     const Function& function_;
     ScalarEmitter scalars_;
+    const bool is_cpu_;
     Values values_;
     Value table_;
 };
@@ -315,7 +327,8 @@ OwningOpRef<ModuleOp> emit(MLIRContext& context, const KernelIR& kernel, VectorT
     Block* entry = kernel_fn.addEntryBlock(b);
     b.setInsertionPointToStart(entry);
 
-    const Function function = loops::loops_of(kernel, {.width = target.native, .divides = false});
+    const Function function = loops::loops_of(
+        kernel, {.width = target.native, .streams = target.truncates, .divides = false});
     LoopEmitter emitter(b, function, target);
     // Inputs, outputs, extents and strides have an array each; then comes the range of units.
     const size_t counts[] = {memory_inputs(kernel), kernel.outputs.size(),

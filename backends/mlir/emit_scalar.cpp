@@ -142,8 +142,8 @@ Value ScalarEmitter::truncated(Value x) {
     std::iota(places.begin(), places.end(), 0);
     const ArrayRef<int64_t> all(places), low = all.take_front(all.size() / 2),
                                          high = all.drop_front(all.size() / 2);
-    return vector::ShuffleOp::create(b_, one(vector::ShuffleOp::create(b_, x, x, low)),
-                                     one(vector::ShuffleOp::create(b_, x, x, high)), all);
+    return vector::ShuffleOp::create(b_, truncated(vector::ShuffleOp::create(b_, x, x, low)),
+                                     truncated(vector::ShuffleOp::create(b_, x, x, high)), all);
 }
 
 Value ScalarEmitter::of_reals(ScalarOp op, ArrayRef<Value> v) {

@@ -199,6 +199,9 @@ Value Builder::gather(Value pointer, Value offsets) {
 void Builder::store(Value pointer, Value value, bool is_aligned, Value mask) {
     add_inst(Op::store, {pointer, value, mask}).number = is_aligned;
 }
+void Builder::store_past_caches(Value pointer, Value value) {
+    add_inst(Op::store, {pointer, value}).number = kPastCaches;
+}
 void Builder::scatter(Value pointer, Value offsets, Value value, Value mask) {
     add_inst(Op::scatter, {pointer, offsets, value, mask});
 }

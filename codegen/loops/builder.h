@@ -64,10 +64,12 @@ public:
 
     // ---- memory ----
     Value at(Value pointer, Value elements);
+    Value address(Value pointer) { return add_inst(Op::address, {pointer}, {}); }
     Value load(Value pointer, int lanes, bool is_aligned, Value mask = {});
     Value load_of_others(Value pointer);  // loads what another block of a GPU stored
     Value gather(Value pointer, Value offsets);
     void store(Value pointer, Value value, bool is_aligned, Value mask = {});
+    void store_past_caches(Value pointer, Value value);
     void scatter(Value pointer, Value offsets, Value value, Value mask = {});
 
     // ---- control ----

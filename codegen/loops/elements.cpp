@@ -47,18 +47,10 @@ public:
     }
 
     void write() {
-        if (f_.kernel.rank == 1) return write_run(f_.bases, f_.lo, f_.hi);
-        const size_t inputs = f_.kernel.inputs.size(), outer = f_.extents.size() - 1;
-        std::vector<UnitAxis> axes;
-        for (size_t axis = 0; axis < outer; ++axis) {
-            axes.push_back({f_.extents[axis], Values(f_.bases.size())});
-            for (size_t i = 0; i < inputs; ++i) axes.back().strides[i] = f_.strides[i][axis];
-        }
-        for_units(f_, axes, [&](Value row, Value, const Values& bases) {
-            const Value start = b_.mul(row, f_.extents.back());  // outputs are row-major
-            write_run(f_.moved(bases, [&](size_t i) { return i < inputs ? Value() : start; }),
-                      b_.index(0), f_.extents.back());
-        });
+        f_.decide_to_stream();
+        if (f_.kernel.rank == 1) write_run(f_.bases, f_.lo, f_.hi);
+        else write_rows_of_elements();
+        f_.end_streams();
     }
 
     // Code for threads of a GPU: each takes `width` neighbors, then those one grid further on, and
@@ -86,13 +78,30 @@ public:
     }
 
 private:
+    void write_rows_of_elements() {
+        const size_t inputs = f_.kernel.inputs.size(), outer = f_.extents.size() - 1;
+        std::vector<UnitAxis> axes;
+        for (size_t axis = 0; axis < outer; ++axis) {
+            axes.push_back({f_.extents[axis], Values(f_.bases.size())});
+            for (size_t i = 0; i < inputs; ++i) axes.back().strides[i] = f_.strides[i][axis];
+        }
+        for_units(f_, axes, [&](Value row, Value, const Values& bases) {
+            const Value start = b_.mul(row, f_.extents.back());  // outputs are row-major
+            write_run(f_.moved(bases, [&](size_t i) { return i < inputs ? Value() : start; }),
+                      b_.index(0), f_.extents.back());
+        });
+    }
+
     void write_run(const Values& start, Value from, Value to) {
         const Values bases = f_.gathered(start);
         const int width = f_.width;
         f_.evaluate(uniform_, bases, {from}, values_);
+        const Value passes = f_.passes_caches(outputs_, bases, from);
         if (f_.target.schedule.is_long(static_cast<size_t>(f_.kernel.program.size()))) {
             b_.loop(from, to, width, {}, [&](Value at, const Values&) {
-                write_piece(bases, f_.either(at, b_.sub(to, at)));
+                Piece piece = f_.either(at, b_.sub(to, at));
+                piece.passes = passes;
+                write_piece(bases, piece);
                 return Values();
             });
             return;
@@ -100,7 +109,7 @@ private:
         const Value rest = b_.mod(b_.sub(to, from), b_.index(width));
         const Value whole_end = b_.sub(to, rest);
         b_.loop(from, whole_end, width, {}, [&](Value at, const Values&) {
-            write_piece(bases, {at});
+            write_piece(bases, {.at = at, .passes = passes});
             return Values();
         });
         b_.branch(b_.less(b_.index(0), rest),
@@ -108,7 +117,7 @@ private:
     }
 
     void write_piece(const Values& bases, const Piece& piece) {
-        f_.evaluate(varying_, bases, piece, values_);
+        f_.evaluate(varying_, bases, std::span(&piece, 1), std::span(&values_, 1));
         f_.store(outputs_, bases, piece, values_);
     }
 
@@ -130,12 +139,20 @@ static Function sound(Function function) {
     return function;
 }
 
+// Counts the vectors that go through a long element-wise body together: in 16 registers the values
+// of four have room where there are few operands, and a very long body takes long to compile.
+static int vectors_at_once(const KernelIR& kernel, const Target& target) {
+    const int size = kernel.program.size(), all = target.schedule.vectors_at_once;
+    if (size < target.schedule.long_chain) return 1;
+    const bool has_room = target.width >= 16 || memory_inputs(kernel) + kernel.outputs.size() <= 3;
+    return has_room && size < 2 * target.schedule.long_body ? all : (all + 1) / 2;
+}
+
 Function loops_of(const KernelIR& kernel, const Target& wanted) {
     Target target = wanted;
     if (target.gpu) target.width = target.gpu->vector;
-    else if (kernel.reduced == 0 && kernel.rank == 1 &&
-             kernel.program.size() >= target.schedule.long_chain)
-        target.width *= 2;
+    else if (kernel.reduced == 0 && kernel.rank == 1)
+        target.width *= vectors_at_once(kernel, target);
     Builder b;
     Frame frame(b, kernel, target);
     if (target.gpu) {

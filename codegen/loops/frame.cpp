@@ -82,6 +82,7 @@ Frame::Frame(const Frame& other, int lanes, bool aligned)
       blocks(other.blocks),
       parts(other.parts),
       tickets(other.tickets),
+      streams(other.streams),
       extents(other.extents),
       bases(other.bases),
       strides(other.strides),
@@ -170,21 +171,37 @@ Value Frame::mask_of(const Piece& piece) {
                     [&] { return Values{partial(piece.at, piece.left).mask}; })[0];
 }
 
+static std::vector<size_t> inputs_of(const KernelIR& kernel, std::span<const int> ids) {
+    std::vector<size_t> inputs;
+    for (const int id : ids)
+        if (kernel.program[id].op == ScalarOp::input) inputs.push_back(kernel.program[id].bits);
+    return inputs;
+}
+
+// `read` has the stored inputs of the first values, then those of the second ones, and so on.
+void Frame::take_inputs(std::span<const int> ids, const Values& read, std::span<Values> values) {
+    auto next = read.begin();
+    for (Values& own : values)
+        for (const int id : ids)
+            if (const auto& inst = kernel.program[id]; inst.op == ScalarOp::input)
+                own[static_cast<size_t>(id)] = b.widen(kernel.inputs[inst.bits].dtype, *next++);
+}
+
+void Frame::evaluate(std::span<const int> ids, const Values& at, std::span<const Piece> pieces,
+                     std::span<Values> values) {
+    Values read;
+    for (const Piece& piece : pieces)
+        append(read, load_all(inputs_of(kernel, ids), std::span(&at, 1), piece));
+    take_inputs(ids, read, values);
+    for (const int id : spread_chains(kernel.program, ids, target.schedule.wait))
+        for (Values& own : values)
+            if (kernel.program[id].op != ScalarOp::input)
+                own[static_cast<size_t>(id)] = instruction(id, own);
+}
+
 void Frame::evaluate(std::span<const int> ids, std::span<const Values> at, const Piece& piece,
                      std::span<Values> values) {
-    std::vector<size_t> inputs;
-    std::vector<int> loaded;
-    for (const int id : ids)
-        if (kernel.program[id].op == ScalarOp::input) {
-            loaded.push_back(id);
-            inputs.push_back(kernel.program[id].bits);
-        }
-    const Values read = load_all(inputs, at, piece);
-    for (size_t n = 0; n < read.size(); ++n) {
-        const size_t input = n % inputs.size();
-        values[n / inputs.size()][static_cast<size_t>(loaded[input])] =
-            b.widen(kernel.inputs[inputs[input]].dtype, read[n]);
-    }
+    take_inputs(ids, load_all(inputs_of(kernel, ids), at, piece), values);
     for (Values& own : values)
         for (const int id : ids)
             if (kernel.program[id].op != ScalarOp::input)
@@ -310,24 +327,39 @@ Value Frame::lane_offsets(size_t i, const Piece& piece) {
 
 void Frame::store(std::span<const size_t> outputs, const Values& at, const Piece& piece,
                   const Values& values) {
-    const auto store_as = [&](const Piece& what) {
+    const auto store_as = [&](const Piece& what, bool past_caches) {
         for (const size_t k : outputs)
-            store_one(k, at, what, values[static_cast<size_t>(kernel.results[k])]);
+            store_one(k, at, what, values[static_cast<size_t>(kernel.results[k])], past_caches);
         return Values();
     };
-    if (!piece.is_whole || outputs.empty()) store_as(piece);
-    else
-        b.choose(piece.is_whole, [&] { return store_as({piece.at}); },
-                 [&] { return store_as(partial(piece.at, piece.left)); });
+    const auto store_whole = [&] {
+        const Piece whole{piece.at};
+        if (!piece.passes) return store_as(whole, false);
+        return b.choose(piece.passes, [&] { return store_as(whole, true); },
+                        [&] { return store_as(whole, false); });
+    };
+    if (outputs.empty()) return;
+    if (piece.is_whole)
+        b.choose(piece.is_whole, store_whole,
+                 [&] { return store_as(partial(piece.at, piece.left), false); });
+    else if (piece.mask) store_as(piece, false);
+    else store_whole();
 }
 
-void Frame::store_one(size_t k, const Values& at, const Piece& piece, Value value) {
+void Frame::store_one(size_t k, const Values& at, const Piece& piece, Value value,
+                      bool past_caches) {
     const size_t i = kernel.inputs.size() + k;
     const Value stored = b.shorten(kernel.outputs[k].dtype, value);
-    if (kernel.reduced > 0 && kernel.outputs[k].inner == Inner::strided)
+    if (!is_dense(k))
         return b.scatter(b.at(at[i], b.mul(piece.at, lane_stride(i))), lane_offsets(i, piece),
                          stored, piece.mask);
-    b.store(b.at(at[i], piece.at), stored, is_aligned, piece.mask);
+    const Value place = b.at(at[i], piece.at);
+    if (past_caches) b.store_past_caches(place, stored);
+    else b.store(place, stored, is_aligned, piece.mask);
+}
+
+bool Frame::is_dense(size_t k) const {
+    return kernel.reduced == 0 || kernel.outputs[k].inner != Inner::strided;
 }
 
 void Frame::store_lane0(size_t k, const Values& at, const Values& values) {
@@ -336,9 +368,9 @@ void Frame::store_lane0(size_t k, const Values& at, const Values& values) {
             false);
 }
 
-Value Frame::stored(size_t k, const Values& at, const Piece& piece) {
+Value Frame::stored(Value row, const Piece& piece) {
     const Value mask = mask_of(piece);
-    return b.load(b.at(at[kernel.inputs.size() + k], piece.at), width, is_aligned, mask);
+    return b.load(b.at(row, piece.at), width, is_aligned, mask);
 }
 
 // ---- runs and units ----

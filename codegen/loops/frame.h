@@ -15,6 +15,7 @@ struct Piece {
     Value left = {};  // the first `left` lanes take part, 1..width; null: all
     Value mask = {};  // the lanes that take part; null where `is_whole` decides
     Value is_whole = {};  // b1, in a loop with both kinds: all lanes, whatever `left` says
+    Value passes = {};  // b1: whole vectors are stored past the caches; null: they are not
 };
 
 class Frame {
@@ -55,6 +56,9 @@ public:
                   Values& values) {
         evaluate(ids, std::span(&bases, 1), piece, std::span(&values, 1));
     }
+    // Evaluates several pieces, instruction by instruction.
+    void evaluate(std::span<const int> ids, const Values& bases, std::span<const Piece> pieces,
+                  std::span<Values> values);
     // Evaluates the same piece from several bases: all inputs at once, so that one branch serves
     // all.
     void evaluate(std::span<const int> ids, std::span<const Values> bases, const Piece& piece,
@@ -66,8 +70,18 @@ public:
     void store(std::span<const size_t> outputs, const Values& bases, const Piece& piece,
                const Values& values);
     void store_lane0(size_t output, const Values& bases, const Values& values);
-    // The former contents of a contiguous output of 32 bits.
-    Value stored(size_t output, const Values& bases, const Piece& piece);
+    Value base_of_output(const Values& bases_there, int output) const {
+        return bases_there[kernel.inputs.size() + static_cast<size_t>(output)];
+    }
+    // Loads a piece of a row of elements of 32 bits that begins at `row`.
+    Value stored(Value row, const Piece& piece);
+
+    // ---- stores past the caches: where a launch writes more than they keep, lines need not be
+    // read before they are written ----
+    void decide_to_stream();  // sets `streams`; without this call no store goes past them
+    // May the outputs be stored so from element `from` on? Null where the launch never does.
+    Value passes_caches(std::span<const size_t> outputs, const Values& bases, Value from);
+    void end_streams();  // others see what was stored so from here on
 
     // Walks the reduced axes of a row, with loops over all but the last. `body` goes over the last
     // axis, takes the state and returns the next one; `place` is the number of the run's element 0
@@ -88,6 +102,7 @@ public:
     Value lo, hi;  // range of units, on a CPU
     Value block, blocks;  // on a GPU: number of this block, and count of blocks, within the launch
     Value parts, tickets;  // on a GPU whose blocks share rows
+    Value streams;  // b1: see decide_to_stream(); null before it
     Values extents;
     Values bases;  // at index 0
     std::vector<Values> strides;  // indexed by [inputs, and with reductions outputs][rank]
@@ -103,7 +118,10 @@ private:
     Value coordinate(size_t i, Value base, const Piece& piece);
     Values load_all(std::span<const size_t> inputs, std::span<const Values> bases,
                     const Piece& piece);
-    void store_one(size_t output, const Values& bases, const Piece& piece, Value value);
+    void store_one(size_t output, const Values& bases, const Piece& piece, Value value,
+                   bool past_caches);
+    bool is_dense(size_t output) const;
+    void take_inputs(std::span<const int> ids, const Values& read, std::span<Values> values);
     Value instruction(int id, const Values& values);
     // These compute `div` and `mod` as scalar.h defines them.
     Value divided_i32(Value a, Value by);  // `by` is neither 0 nor -1
@@ -113,6 +131,10 @@ private:
 
     Values gather_strides_;  // per input; null where it is not gathered
 };
+
+// Orders instructions so that up to `wait` others lie between one and those that read it.
+std::vector<int> spread_chains(const runtime::ScalarProgram& program, std::span<const int> ids,
+                               int wait);
 
 // Loops over units lo..hi, which are the row-major numbers of the indices of some axes: `body` gets
 // the unit, the index on the last axis (null if there are none) and the bases there. Units need no

@@ -45,6 +45,7 @@ Type result_of(ScalarOp op, Type taken);  // `taken`: the operands' type (select
     X(half) /* lanes of a: the lower half (number 0), or the upper one (1) */ \
     X(zip) /* lanes of a and b in turn: of their lower halves (number 0), or the upper ones (1) */ \
     X(at) /* pointer, elements (index or i64) */ \
+    X(address) /* a pointer, as an index */ \
     X(load) /* pointer, mask or nothing: neighbors, 0 where the mask is off; number: Access */ \
     X(gather) /* pointer, offset of each lane (i64) */ \
     X(store) /* pointer, value, mask or nothing; number: Access */ \
@@ -72,7 +73,9 @@ constexpr int64_t zipped_from(int64_t lane, int64_t lanes, int64_t number) {
 }
 
 // kAligned: at multiples of the vector's size; kOfOthers: another block of a GPU stored it.
-enum Access : int64_t { kAnywhere = 0, kAligned = 1, kOfOthers = 2 };
+// kPastCaches: a store of vectors that need not stay in a cache, at multiples of 64 bytes or of the
+// vector's size. `publish` comes after the last one.
+enum Access : int64_t { kAnywhere = 0, kAligned = 1, kOfOthers = 2, kPastCaches = 4 };
 enum class Where : uint8_t { thread, block, blocks, part };  // part: of a row, by block
 
 struct Inst;
@@ -122,15 +125,24 @@ struct Function {
 // instructions.
 struct Schedule {
     int short_body = 8;  // a body of at most this size is written out for each element of a chain
-    int vectors_at_once = 4;  // for short bodies that reduce nothing
-    int long_chain = 24;  // from this size on two vectors go through an element-wise body together:
-                          // waiting for the results of one takes longer than the other's work
+    // This many vectors go through a body together, for waiting for the results of one takes longer
+    // than the others' work. It is a power of two, at most 8.
+    int vectors_at_once = 4;
+    int long_chain = 24;  // element-wise bodies of at least this size take vectors together
+    int wait = 2;  // instructions that lie between one and those that wait for its result
     int long_body = 64;  // from this size on a second copy of a body costs more to compile than a
                          // branch at its loads and stores costs to run
     int worth_keeping = 8;  // instructions that cost more to repeat than a value to store
+    int64_t kept_elements = 8192;  // a row of at most this length keeps a value on the stack
+    int64_t streamed_bytes = 32 << 20;  // a launch that writes more stores it past the caches
     int64_t units_together = 16;  // columns' units whose accumulators stay in the L1 cache
     int tile_vectors = 2;  // vectors of columns that go through a tile together
     int tile_rows(int width) const { return width / 2; }  // accumulators fill half the registers
+    // Where registers are few, or values many, half as many vectors are computed together.
+    int pieces_together(int width, size_t body) const {
+        return is_short(body) || (width >= 16 && !is_long(body)) ? vectors_at_once
+                                                                 : (vectors_at_once + 1) / 2;
+    }
     // A panel of panel_terms indices of the reduced axis stays in the L1 cache; with the sums of
     // the units that it serves it takes 80 KiB of the stack.
     int64_t panel_terms = 128, panel_units = 4;
@@ -150,6 +162,7 @@ struct Schedule {
 // The machine that loops are made for.
 struct Target {
     int width = 16;  // lanes of a value; on a GPU those of the plan
+    bool streams = false;  // stores may go past the caches, on a CPU
     bool divides = true;  // integers are divided by `compute div`; else by way of f64
     std::optional<GpuPlan> gpu = {};
     Schedule schedule = {};

@@ -3,57 +3,15 @@
 //
 // The lanes of a row (codegen/row_plan.h) are several vectors where the CPU's are narrower. If its
 // body is short, a group of elements, with a chain in each lane, is written out as a whole; else it
-// is a loop over whole pieces, and one piece for the rest. (A long body is written once, and
-// branches where it reads and writes.)
+// is a loop over some pieces that are computed together, so that the CPU need not wait for the
+// results of one.
 #include <algorithm>
 
+#include "codegen/loops/kept.h"
 #include "codegen/loops/reducer.h"
 
 namespace megjit::codegen::loops {
 namespace {
-
-// A value of elements that one walk stores in an output, and that a later walk reads there instead
-// of computing it again; the later walk stores that output anyway.
-struct Kept {
-    size_t maker = 0, taker = 0;  // numbers of the two walks
-    int value = -1;  // -1: there is none
-    size_t output = 0;
-    std::vector<int> elements = {};  // elements that the taker still computes
-};
-
-// The output may lie on an input, for the taker reads no element of an input.
-Kept kept_value(const KernelIR& kernel, const RowPlan& plan, int worth_keeping) {
-    size_t last = plan.walks.size();
-    while (last-- > 1 && plan.walks[last].outputs.empty()) {}
-    if (last == 0 || last >= plan.walks.size()) return {};
-    const RowWalk &maker = plan.walks[last - 1], &taker = plan.walks[last];
-    if (!taker.reductions.empty() || !maker.outputs.empty()) return {};
-    Kept kept{.maker = last - 1, .taker = last};
-    for (const int id : taker.elements)
-        if (kernel.program[id].type == ScalarType::f32 &&
-            std::ranges::find(maker.elements, id) != maker.elements.end())
-            kept.value = id;
-    const auto fits = [&](size_t k) {
-        return kernel.outputs[k].dtype == DType::f32 &&
-               kernel.outputs[k].inner == Inner::contiguous;
-    };
-    const auto output = std::ranges::find_if(taker.outputs, fits);
-    if (kept.value < 0 || output == taker.outputs.end()) return {};
-    kept.output = *output;
-    std::vector<bool> needed(static_cast<size_t>(kernel.program.size()));
-    for (const size_t k : taker.outputs) needed[static_cast<size_t>(kernel.results[k])] = true;
-    for (size_t n = taker.elements.size(); n-- > 0;) {
-        const int id = taker.elements[n];
-        if (!needed[static_cast<size_t>(id)] || id == kept.value) continue;
-        const runtime::ScalarInst& inst = kernel.program[id];
-        if (inst.op == ScalarOp::input) return {};
-        kept.elements.insert(kept.elements.begin(), id);
-        for (int k = 0; k < runtime::arity_of(inst.op); ++k)
-            needed[static_cast<size_t>(inst.args[k])] = true;
-    }
-    const auto saved = static_cast<int>(taker.elements.size() - kept.elements.size());
-    return saved < worth_keeping ? Kept{} : kept;
-}
 
 class RowWriter {
 public:
@@ -65,8 +23,15 @@ public:
           vectors_(static_cast<size_t>(plan_.lanes / frame.width)) {}
 
     void write() {
+        f_.decide_to_stream();
+        if (kept_.value >= 0) {
+            room_ = b_.room({Kind::f32, f_.width}, schedule().kept_elements / f_.width);
+            fits_ =
+                b_.compute(ScalarOp::le, {f_.row_elements(), b_.index(schedule().kept_elements)});
+        }
         for_units(f_, kept_axes(f_),
                   [&](Value, Value, const Values& bases) { write_row(f_.gathered(bases)); });
+        f_.end_streams();
     }
 
 private:
@@ -84,43 +49,84 @@ private:
         for (const size_t k : plan_.outputs) f_.store_lane0(k, bases, values_);
     }
 
-    bool takes_kept(const RowWalk& walk) const {
-        return kept_.value >= 0 && &walk == &plan_.walks[kept_.taker];
+    size_t number_of(const RowWalk& walk) const {
+        return static_cast<size_t>(&walk - plan_.walks.data());
     }
-    const std::vector<int>& elements_of(const RowWalk& walk) const {
-        return takes_kept(walk) ? kept_.elements : walk.elements;
+    // Counts what the walk computes for each element.
+    size_t body_of(const RowWalk& walk) const {
+        const Kept::Taker* taker = kept_.taker(number_of(walk));
+        return taker && kept_.output >= 0 ? taker->elements.size() : walk.elements.size();
     }
 
-    Values write_piece(const RowWalk& walk, const Frame::Run& run, const Piece& piece) {
-        Values values = values_;
-        if (takes_kept(walk))
-            values[static_cast<size_t>(kept_.value)] = f_.stored(kept_.output, run.bases, piece);
-        f_.evaluate(elements_of(walk), run.bases, piece, values);
-        f_.store(walk.outputs, run.bases, piece, values);
-        if (kept_.value >= 0 && &walk == &plan_.walks[kept_.maker]) {
-            Values own = values;
-            own[static_cast<size_t>(f_.kernel.results[kept_.output])] =
-                values[static_cast<size_t>(kept_.value)];
-            f_.store(std::span(&kept_.output, 1), run.bases, piece, own);
-        }
+    // Computes and stores pieces of a walk; returns the values of each.
+    std::vector<Values> write_pieces(const RowWalk& walk, const Frame::Run& run,
+                                     std::span<const Piece> pieces) {
+        std::vector<Values> values(pieces.size(), values_);
+        const Kept::Taker* const taker = kept_.taker(number_of(walk));
+        if (taker) take_kept(run, pieces, values);
+        f_.evaluate(taker ? taker->elements : walk.elements, run.bases, pieces, values);
+        for (size_t p = 0; p < pieces.size(); ++p)
+            f_.store(walk.outputs, run.bases, pieces[p], values[p]);
+        if (kept_.value >= 0 && number_of(walk) == kept_.maker) keep(run, pieces, values);
         return values;
     }
 
+    Value& kept_in(Values& values) const { return values[static_cast<size_t>(kept_.value)]; }
+    void take_kept(const Frame::Run& run, std::span<const Piece> pieces, std::span<Values> values) {
+        const auto load_from = [&](Value row) {
+            Values loaded;
+            for (const Piece& piece : pieces) loaded.push_back(f_.stored(row, piece));
+            return loaded;
+        };
+        const Values kept = b_.choose(fits_, [&] { return load_from(room_for(run)); }, [&] {
+            return kept_.output < 0 ? made_again(run, pieces)
+                                    : load_from(f_.base_of_output(run.bases, kept_.output));
+        });
+        for (size_t p = 0; p < pieces.size(); ++p) kept_in(values[p]) = kept[p];
+    }
+    Value room_for(const Frame::Run& run) { return b_.at(room_, run.place); }
+    Values made_again(const Frame::Run& run, std::span<const Piece> pieces) {
+        std::vector<Values> values(pieces.size(), values_);
+        f_.evaluate(kept_.made, run.bases, pieces, values);
+        Values made;
+        for (Values& own : values) made.push_back(kept_in(own));
+        return made;
+    }
+    void keep(const Frame::Run& run, std::span<const Piece> pieces, std::span<Values> values) {
+        const auto store_to = [&](Value row) {
+            for (size_t p = 0; p < pieces.size(); ++p)
+                b_.store(b_.at(row, pieces[p].at), kept_in(values[p]), f_.is_aligned,
+                         f_.mask_of(pieces[p]));
+            return Values();
+        };
+        b_.choose(fits_, [&] { return store_to(room_for(run)); }, [&] {
+            return kept_.output < 0 ? Values()
+                                    : store_to(f_.base_of_output(run.bases, kept_.output));
+        });
+    }
+    std::vector<Piece> whole_pieces(Value from, int count) {
+        std::vector<Piece> pieces;
+        for (int p = 0; p < count; ++p)
+            pieces.push_back({b_.add(from, b_.index(int64_t{p} * f_.width))});
+        return pieces;
+    }
+
     void write_stores(const RowWalk& walk, const Values& bases) {
+        const int together = schedule().pieces_together(f_.width, body_of(walk));
         const int64_t width = f_.width;
         f_.for_runs(bases, {}, [&](const Frame::Run& run, const Values&) {
-            Value rest = b_.index(0);
-            if (schedule().is_short(elements_of(walk).size())) {
-                const int64_t at_once = schedule().vectors_at_once;
-                rest = whole(run.length, at_once * width);
-                b_.loop(b_.index(0), rest, at_once * width, {}, [&](Value at, const Values&) {
-                    for (int64_t v = 0; v < at_once; ++v)
-                        write_piece(walk, run, {b_.add(at, b_.index(v * width))});
-                    return Values();
-                });
-            }
+            const Value rest = whole(run.length, together * width);
+            Value passes = f_.passes_caches(walk.outputs, run.bases, b_.index(0));
+            if (passes && kept_.output >= 0) passes = b_.both(passes, fits_);
+            b_.loop(b_.index(0), rest, together * width, {}, [&](Value at, const Values&) {
+                std::vector<Piece> pieces = whole_pieces(at, together);
+                for (Piece& piece : pieces) piece.passes = passes;
+                write_pieces(walk, run, pieces);
+                return Values();
+            });
             return b_.loop(rest, run.length, width, {}, [&](Value at, const Values&) {
-                write_piece(walk, run, f_.either(at, b_.sub(run.length, at)));
+                const Piece piece = f_.either(at, b_.sub(run.length, at));
+                write_pieces(walk, run, std::span(&piece, 1));
                 return Values();
             });
         });
@@ -134,36 +140,51 @@ private:
         const Values lanes =
             f_.for_runs(bases, start, [&](const Frame::Run& run, const Values& state) {
             const int64_t group = kChain * plan_.lanes;
-            const auto by_loop = [&](Value at, const Values& own) {
-                const Value end = b_.smaller(run.length, b_.add(at, b_.index(group)));
-                return write_group_by_loop(walk, reducer, run, at, end, own);
-            };
-            if (!schedule().is_short(walk.elements.size()))
-                return b_.loop(b_.index(0), run.length, group, state, by_loop);
             const Value rest = whole(run.length, group);
             const Values after =
                 b_.loop(b_.index(0), rest, group, state, [&](Value at, const Values& own) {
                 return write_group(walk, reducer, run, at, own);
             });
-            return b_.choose(b_.less(rest, run.length), [&] { return by_loop(rest, after); },
-                             [&] { return after; });
+            return b_.choose(b_.less(rest, run.length), [&] {
+                return write_group_by_loop(walk, reducer, run, rest, run.length, after);
+            }, [&] { return after; });
         });
         const Values results = reducer.results(reducer.folded(split(lanes)), f_.row_elements());
         for (size_t r = 0; r < results.size(); ++r)
             reduced_[static_cast<size_t>(walk.reductions[r].reduction)] = results[r];
     }
 
-    // Walks a whole group from `first` on.
+    // Walks a whole group from `first` on: written out if its body is short, else as a loop over
+    // pieces that are computed together.
     Values write_group(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value first,
                        const Values& state) {
-        std::vector<Values> lanes = split(state);
-        std::vector<Values> chains(vectors_, reducer.start_chains());
-        for (int64_t k = 0; k < kChain; ++k)
-            for (size_t v = 0; v < vectors_; ++v) {
-                const Piece piece{b_.add(first, b_.index(k * plan_.lanes + offset_of(v)))};
-                take(walk, reducer, run, piece, chains[v], lanes[v]);
-            }
-        return joined(reducer, lanes, chains);
+        const size_t body = body_of(walk);
+        const int64_t group = kChain * plan_.lanes,
+                      step = schedule().pieces_together(f_.width, body) * int64_t{f_.width};
+        Values own =
+            together({std::vector<Values>(vectors_, reducer.start_chains()), split(state)});
+        const auto take_at = [&](Value at, const Values& before) {
+            return take_whole(walk, reducer, run, at, before);
+        };
+        if (schedule().is_short(body))
+            for (int64_t n = 0; n < group; n += step)
+                own = take_at(b_.add(first, b_.index(n)), own);
+        else own = b_.loop(first, b_.add(first, b_.index(group)), step, own, take_at);
+        const State all = apart(reducer, own);
+        return joined(reducer, all.lanes, all.chains);
+    }
+
+    // Takes as many whole pieces as are computed together.
+    Values take_whole(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value at,
+                      const Values& state) {
+        State all = apart(reducer, state);
+        const std::vector<Piece> pieces =
+            whole_pieces(at, schedule().pieces_together(f_.width, body_of(walk)));
+        const std::vector<Values> values = write_pieces(walk, run, pieces);
+        for (size_t p = 0; p < pieces.size(); ++p)
+            take(reducer, run, pieces[p], values[p], all.chains[p % vectors_],
+                 all.lanes[p % vectors_]);
+        return together(all);
     }
 
     // Chains and lanes of all vectors, as one list and separately.
@@ -181,10 +202,11 @@ private:
         return all;
     }
 
-    // Walks elements first..end of one group.
+    // Walks elements first..end of one group: whole pieces, then one for the rest. (A body that is
+    // not short is written once, and branches where it reads and writes.)
     Values write_group_by_loop(const RowWalk& walk, Reducer& reducer, const Frame::Run& run,
                                Value first, Value end, const Values& lanes) {
-        const bool is_once = schedule().is_long(walk.elements.size());
+        const bool is_once = !schedule().is_short(body_of(walk));
         Values state =
             together({std::vector<Values>(vectors_, reducer.start_chains()), split(lanes)});
         const Value rest = is_once ? end : b_.add(first, whole(b_.sub(end, first), plan_.lanes));
@@ -205,15 +227,20 @@ private:
         State all = apart(reducer, state);
         for (size_t v = 0; v < vectors_; ++v) {
             const Value from = b_.add(at, b_.index(offset_of(v)));
-            if (!end) take(walk, reducer, run, {from}, all.chains[v], all.lanes[v]);
+            if (!end) take_piece(walk, reducer, run, {from}, all.chains[v], all.lanes[v]);
             else take_before(walk, reducer, run, from, v > 0, end, all.chains[v], all.lanes[v]);
         }
         return together(all);
     }
 
-    void take(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, const Piece& piece,
+    void take_piece(const RowWalk& walk, Reducer& reducer, const Frame::Run& run,
+                    const Piece& piece, Values& chains, Values& lanes) {
+        const Values values = write_pieces(walk, run, std::span(&piece, 1))[0];
+        take(reducer, run, piece, values, chains, lanes);
+    }
+
+    void take(Reducer& reducer, const Frame::Run& run, const Piece& piece, const Values& values,
               Values& chains, Values& lanes) {
-        const Values values = write_piece(walk, run, piece);
         const Value mask = f_.mask_of(piece);
         Value place;
         if (reducer.needs_places())
@@ -227,10 +254,10 @@ private:
                      bool may_be_none, Value end, Values& chains, Values& lanes) {
         const auto take_them = [&] {
             const Value ahead = b_.sub(end, at);
-            const Piece piece = schedule().is_long(walk.elements.size())
-                                    ? f_.either(at, ahead)
-                                    : f_.partial(at, b_.smaller(ahead, b_.index(f_.width)));
-            take(walk, reducer, run, piece, chains, lanes);
+            const Piece piece = schedule().is_short(body_of(walk))
+                                    ? f_.partial(at, b_.smaller(ahead, b_.index(f_.width)))
+                                    : f_.either(at, ahead);
+            take_piece(walk, reducer, run, piece, chains, lanes);
             Values all = chains;
             append(all, lanes);
             return all;
@@ -268,6 +295,7 @@ private:
     const RowPlan plan_;
     const Kept kept_;
     const size_t vectors_;  // vectors that hold the lanes of a row
+    Value room_, fits_;  // where a value is kept, and whether it has room for a row
     Values values_;  // for each instruction: its value for the row, once it is known
     Values reduced_;  // for each reduction: its result, once it is known
 };

@@ -144,6 +144,9 @@ private:
                 return needs(count == 2 && arg(0).is_pointer && to == arg(0) &&
                                  (arg(1) == Type{} || arg(1) == Type{Kind::i64}),
                              "takes a pointer and a number of elements");
+            case Op::address:
+                return needs(count == 1 && arg(0).is_pointer && to == Type{},
+                             "takes a pointer and gives an index");
             case Op::load:
                 return needs(count >= 1 && arg(0).is_pointer && arg(0).kind == to.kind &&
                                  is_mask(1, to.lanes) && is_access,
@@ -154,7 +157,8 @@ private:
                              "takes a pointer and an offset for each lane");
             case Op::store:
                 return needs(count >= 2 && arg(0).is_pointer && arg(0).kind == arg(1).kind &&
-                                 is_mask(2, arg(1).lanes) && is_access,
+                                 is_mask(2, arg(1).lanes) &&
+                                 (is_access || (inst.number == kPastCaches && count == 2)),
                              "takes a pointer, what is stored there, and a mask");
             case Op::scatter:
                 return needs(count >= 3 && arg(0).is_pointer && arg(0).kind == arg(2).kind &&

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "memory/step_order.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/host/interrupt.h"
 #include "runtime/host/size_text.h"
@@ -195,19 +196,29 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
         search.workers = runtime::granted_threads();
     }
     const bool breeds = options_.limit || options_.only_looks;
-    const auto run = [&](memory::Places places, int genetic_rounds, bool is_quick) {
+    const auto plans_of = [&](const memory::RematProblem& of, memory::Places places, int rounds) {
         const double before = searched;
         search.places = places;
-        search.genetic_rounds = genetic_rounds;
+        search.genetic_rounds = rounds;
         search.watch = [before](double part) {
             runtime::check_interrupt();
             searched = before + (1 - before) * part / 2;
         };
-        add(stage, memory::rematerialize(problem, search), is_quick);
+        return memory::rematerialize(of, search);
+    };
+    const auto run = [&](memory::Places places, int rounds, bool is_quick) {
+        add(stage, plans_of(problem, places, rounds), is_quick);
     };
     if (!takes_plans_of_whole(stage, problem)) {
         run(memory::Places::listed, 0, true);
         run(memory::Places::late, breeds ? rounds_for(problem) : 0, true);
+        if (const std::vector<uint32_t> early = memory::early_updates(problem); !early.empty()) {
+            std::vector<memory::RematPlan> plans =
+                plans_of(memory::in_order(problem, early), memory::Places::late, breeds ? 1 : 0);
+            for (memory::RematPlan& plan : plans)
+                for (uint32_t& step : plan.order) step = early[step];
+            add(stage, std::move(plans), true, true);
+        }
     }
     if (is_thorough) run(memory::Places::late, options_.search.genetic_rounds, false);
 }
@@ -223,13 +234,15 @@ bool PlanLadder::takes_plans_of_whole(Stage stage, const memory::RematProblem& p
 }
 
 // The plain order of what runs without a limit is the first rung.
-void PlanLadder::add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick) {
+void PlanLadder::add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick,
+                     bool has_another_order) {
     Family& family = this->family(stage);
     const bool has_plain = std::exchange(family.is_searched, true);
     if (!has_plain) family.plain = plans[0];
     const auto [first, last] = finalists(plans);
     for (size_t i = 0; i < plans.size(); ++i) {
-        if (i == 0 && !is_known_ && (has_plain || is_like_the_first_rung(stage))) continue;
+        const bool is_plain = i == 0 && !is_known_ && !has_another_order;
+        if (is_plain && (has_plain || is_like_the_first_rung(stage))) continue;
         rungs_.push_back({.stage = stage,
                           .extra = plans[i].cost - family.plain.cost,
                           .is_quick = is_quick,
@@ -352,7 +365,13 @@ size_t PlanLadder::next_rung() {
     for (size_t rung = 0; rung < rungs_.size(); ++rung)
         if (may_take(rung, options_.limit)) return rung;
     const bool is_least = rungs_[rung_].planned_bytes == least_->planned_bytes;
-    tries_in_vain_ = rung_ == 0 || is_least ? 0 : tries_in_vain_ + 1;
+    const auto is_of_its_stage = [&](const Rung& rung) {
+        return rung.stage == rungs_[rung_].stage && rung.planned_bytes;
+    };
+    // The first program of a stage says what to expect of the others.
+    const bool is_first = std::ranges::count_if(rungs_, is_of_its_stage) == 1;
+    if (rung_ == 0 || is_least) tries_in_vain_ = 0;
+    else if (!is_first) ++tries_in_vain_;
     size_t next = rungs_.size();
     if (tries_in_vain_ < kMostInVain)
         for (size_t rung = rungs_.size(); rung-- > 0;)

@@ -94,7 +94,8 @@ private:
     bool takes_plans_of_whole(Stage stage, const memory::RematProblem& problem);
     void search(Stage stage, const memory::RematProblem& problem);
     void add(std::vector<memory::SpillPlan> plans, int64_t more_elsewhere);
-    void add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick);
+    void add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick,
+             bool has_another_order = false);
     bool is_like_the_first_rung(Stage stage) const;  // is its plain program?
     std::pair<size_t, size_t> finalists(const std::vector<memory::RematPlan>& plans) const;
     size_t winner(bool only_quick, size_t most_bytes) const;

@@ -113,8 +113,16 @@ def plan(arguments: argparse.Namespace) -> int:
         own, script_only = own[:at], own[at + 1 :]
     options = argparse.ArgumentParser(prog="python -m megengine plan", add_help=False, allow_abbrev=False)
     add_plan_options(options)
-    options.set_defaults(**{name: vars(arguments)[name] for name in vars(options.parse_args([]))})
+    plain = options.parse_args([])
+    options.set_defaults(**{name: vars(arguments)[name] for name in vars(plain)})
     found, rest = options.parse_known_args(own)
+    if reports.tensors.is_told(arguments.script):
+        if found != plain or rest or script_only:
+            raise ValueError(
+                f"plan: {arguments.script} is a file of tensors, and options are for scripts\n"
+                "  fix: leave them out"
+            )
+        return reports.tensors.run(arguments.script)
     if found.world is not None:
         if found.bandwidth is None or found.limit or found.html or found.device:
             raise ValueError("--world needs a --bandwidth, and neither --limit, --html nor --device go with it")
@@ -189,7 +197,9 @@ def parser() -> argparse.ArgumentParser:
     script.add_argument("script")
     script.add_argument("arguments", nargs=argparse.REMAINDER)
     words = "plan the memory of a script's traced functions, whose calls then compute nothing; or, with --world, the time of its "
-    words += "training steps in a world of many processes; its arguments stand behind its name"
+    words += "training steps in a world of many processes; its arguments stand behind its name. "
+    words += "Of a file of tensors (safetensors, an index of such files, GGUF, what a module's "
+    words += "save() wrote): list them and what they take, without reading them"
     script = add(commands, "plan", plan, words)
     add_plan_options(script)
     script.add_argument("script")

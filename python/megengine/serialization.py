@@ -1,8 +1,10 @@
 """Save and load objects that hold tensors.
 
-In: any picklable object. Out: a pickle file, and the object again. Files are data, not programs:
-``load`` builds containers, numbers, NumPy arrays, tensors, the modules of this package and objects of classes that
-the program itself has defined or imported, and refuses everything else unless the caller asks for code with ``allow_pickle=True``.
+In: any picklable object, or tensors by name. Out: a pickle or a safetensors file, and the object
+again; GGUF files are read. Files are data, not programs: ``load`` builds containers, numbers, NumPy
+arrays, tensors, the modules of this package and objects of classes that the program itself has
+defined or imported. It refuses everything else unless the caller asks for code with
+``allow_pickle=True``.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ import struct
 from types import ModuleType
 from typing import IO, Any
 
-from ._files import kinds, modules, unpickler
+from ._files import kinds, modules, tensor_file, unpickler
 from ._files.admitted import Admission, Trusted
-from ._files.container import Damaged, ModelFileError
+from ._files.blocks import QuantizedBlocks
+from ._files.container import Container, Damaged, ModelFileError
 from ._files.disk import written_whole
 from ._files.locations import MapLocation, dmap
 from ._files.locations import map_device as map_device
+from ._files.tensor_file import TensorFile
 from ._files.unpickler import RefusedClassError
 from .module import Module
+
+__all__ = ["QuantizedBlocks", "TensorFile", "load", "save"]
 
 # --------------------------------------------------------------------------------------------- save
 
@@ -37,10 +43,12 @@ def save(
     Parameters
     ----------
     obj : object
-        Anything that can be pickled, such as a state dict.
+        Anything that can be pickled, such as a state dict; for a path that ends with
+        ".safetensors" a mapping from names to tensors and arrays.
     f : str, PathLike or IO
         Path or open binary file. A path gets its new content at once, by renaming: an error or a
-        crash leaves the old file as it was.
+        crash leaves the old file as it was. The suffix ".safetensors" asks for a safetensors file,
+        which can be mapped; all else is a pickle.
     pickle_module : module
         Module that has ``dump``, as ``pickle`` has.
     pickle_protocol : int
@@ -51,7 +59,8 @@ def save(
     OSError
         If the file cannot be written; pickling may raise other errors.
     TypeError
-        If the object and the file are given in the other order.
+        If the object and the file are given in the other order, and for a value that a safetensors
+        file does not hold.
 
     See Also
     --------
@@ -69,6 +78,9 @@ def save(
     """
     if isinstance(obj, (str, os.PathLike)) and isinstance(f, (dict, Module)):
         raise TypeError(f"save: the file is a {type(f).__name__}, and the object is {obj!r}\n  fix: save(object, path)")
+    if isinstance(f, (str, os.PathLike)) and os.fspath(f).endswith(tensor_file.SUFFIX):
+        tensor_file.save(obj, f)
+        return
     with written_whole(f) as file:
         try:
             pickle_module.dump(obj, file, pickle_protocol)
@@ -111,17 +123,20 @@ def load(
     *,
     trusted: Trusted = (),
     allow_pickle: bool = False,
+    mmap: bool = False,
 ) -> Any:
-    """Reads an object that ``save`` wrote, or the module of a model file; it runs no code that the
-    file chooses.
+    """Reads an object that ``save`` wrote, the module of a model file, or the tensors of a
+    safetensors or GGUF file; it runs no code that the file chooses.
 
     Parameters
     ----------
     f : str, PathLike or IO
-        A path or an open binary file.
+        A path or an open binary file. A path may also be that of an index of safetensors files
+        (``model.safetensors.index.json``), or of a folder that has an index or one such file.
     map_location : str, mapping of str to str, callable or None
         Where tensors go: a device ("cpu0"), a mapping of devices ({"gpu0": "cpu0"}) or a function
-        from logical device name to device. None takes the devices that they were on.
+        from logical device name to device. None takes the devices that they were on; for files that
+        name none the default device.
     pickle_module : module
         Module that has ``load``; another one than ``pickle`` means the same as allow_pickle.
     trusted : iterable or mapping of str
@@ -131,21 +146,27 @@ def load(
         its `__new__` and `__setstate__` run.
     allow_pickle : bool
         Whether to build whatever the file names, which runs code of the file's author.
+    mmap : bool
+        Whether tensors are pages of the file, which are read when they are used, are shared with
+        other processes and are never written to. On another device than the host they are copies.
+        For model files, safetensors and GGUF.
 
     Returns
     -------
     object
-        The object that was saved.
+        The object that was saved; `serialization.TensorFile` of a safetensors or GGUF file.
 
     Raises
     ------
     RuntimeError
-        With the file's name for a truncated or damaged file, and RefusedClassError (a RuntimeError)
-        for classes outside of containers, numbers, arrays, tensors, our modules and the program's.
+        With the file's name for a truncated or damaged file and for one that cannot be mapped, and
+        RefusedClassError (a RuntimeError) for classes outside of containers, numbers, arrays,
+        tensors, our modules and the program's.
 
     See Also
     --------
     save : Writes such a file.
+    serialization.TensorFile : The tensors of a file by name.
     module.Module.load_state_dict : Writes values into a module.
 
     Examples
@@ -157,54 +178,69 @@ def load(
     ...     print("subprocess.run" in str(error))
     True
     """
-    if isinstance(f, (str, os.PathLike)):
-        with open(f, "rb") as file:
-            return _load_from(file, os.fspath(f), map_location, pickle_module, trusted, allow_pickle)
-    return _load_from(
-        f,
-        str(getattr(f, "name", type(f).__name__)),
-        map_location,
-        pickle_module,
-        trusted,
-        allow_pickle,
-    )
+    # None leaves an enclosing dmap in force
+    with contextlib.nullcontext() if map_location is None else dmap(map_location):
+        if not isinstance(f, (str, os.PathLike)):
+            name = str(getattr(f, "name", type(f).__name__))
+            return _load_from(f, name, pickle_module, trusted, allow_pickle, mmap)
+        path = tensor_file.in_folder(os.fspath(f))
+        with open(path, "rb") as file:
+            return _load_from(file, path, pickle_module, trusted, allow_pickle, mmap)
 
 
 def _load_from(
     file: IO[bytes],
     name: str,
-    map_location: MapLocation,
     pickle_module: Any,
     trusted: Trusted,
     allow_pickle: bool,
+    mmap: bool,
 ) -> Any:
-    # None leaves an enclosing dmap in force
-    with contextlib.nullcontext() if map_location is None else dmap(map_location):
-        if pickle_module is not pickle:
-            return pickle_module.load(file)
-        begin = kinds.first_bytes(file)
-        if kinds.is_model_file(begin):
-            return _module_from(file, trusted)
-        other = kinds.kind_of(begin)
-        if other is not None and other != kinds.PICKLE:
-            raise RuntimeError(f"cannot read {name}: it is {other[0]}\n  fix: {other[1]}")
-        try:
-            return pickle.load(file) if allow_pickle else unpickler.read(file, Admission(trusted))
-        except (RefusedClassError, ModelFileError) as error:
-            raise RefusedClassError(f"{name}: {error}") from None
-        except _DAMAGE as error:
-            if allow_pickle and not isinstance(error, (EOFError, pickle.UnpicklingError)):
-                raise  # an error of the author's code
-            why = f"{type(error).__name__}: {error}".removesuffix(": ")
-            fix = "the file is truncated, damaged, or not one that megengine.save wrote: write or download it again"
-            raise RuntimeError(f"cannot read {name}: {why}\n  fix: {fix}") from error
+    begin = kinds.first_bytes(file) if pickle_module is pickle else b""
+    if name.endswith(tensor_file.INDEX_SUFFIX) or kinds.holds_tensors(begin):
+        return _tensors_from(file, name, trusted, mmap)
+    other = kinds.kind_of(begin)
+    if other is not None and other != kinds.PICKLE:
+        raise RuntimeError(f"cannot read {name}: it is {other[0]}\n  fix: {other[1]}")
+    if mmap or name.endswith((tensor_file.SUFFIX, ".gguf")):
+        is_pickle = other is not None or pickle_module is not pickle
+        what = "a pickle" if is_pickle else "neither a safetensors nor a GGUF file"
+        raise RuntimeError(
+            f"cannot read {name}: it is {what}\n  fix: mmap=True and names that end with .gguf or "
+            f"{tensor_file.SUFFIX} are for such files; save(tensors, 'x{tensor_file.SUFFIX}')"
+        )
+    return _unpickled(file, name, pickle_module, trusted, allow_pickle)
 
 
-def _module_from(file: IO[bytes], trusted: Trusted) -> Module:
+def _tensors_from(file: IO[bytes], name: str, trusted: Trusted, mmap: bool) -> Any:
     try:
-        return modules.load(file, Module, trusted)
+        with modules.explained(name), contextlib.ExitStack() as stack:
+            if name.endswith(tensor_file.INDEX_SUFFIX):
+                return TensorFile(*tensor_file.parts_of_index(file, name, mmap, stack))
+            stored = tensor_file.stored_in(file, mmap)
+            if isinstance(stored, Container) and modules.KEY in stored.metadata:
+                return modules.read(stored, Module, trusted)
+            return TensorFile(tensor_file.parts_of(stored, name), stored.metadata)
     except ModelFileError as error:  # a ValueError: what fx.load and traced_module.load raise
         raise RuntimeError(str(error)) from error.__cause__
+
+
+def _unpickled(
+    file: IO[bytes], name: str, pickle_module: Any, trusted: Trusted, allow_pickle: bool
+) -> Any:
+    if pickle_module is not pickle:
+        return pickle_module.load(file)
+    try:
+        return pickle.load(file) if allow_pickle else unpickler.read(file, Admission(trusted))
+    except (RefusedClassError, ModelFileError) as error:
+        raise RefusedClassError(f"{name}: {error}") from None
+    except _DAMAGE as error:
+        if allow_pickle and not isinstance(error, (EOFError, pickle.UnpicklingError)):
+            raise  # an error of the author's code
+        why = f"{type(error).__name__}: {error}".removesuffix(": ")
+        fix = "the file is truncated, damaged, or not one that megengine.save wrote: "
+        fix += "write or download it again"
+        raise RuntimeError(f"cannot read {name}: {why}\n  fix: {fix}") from error
 
 
 # What unpickling random bytes may raise.

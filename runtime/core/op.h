@@ -231,6 +231,9 @@ struct OpDef {
     // Describes the op if every result is a sum of products of an element of operand 0 and one of
     // operand 1; else null, or returns nothing.
     std::optional<Contraction> (*contraction)(const OpCall&) = nullptr;
+    // The op multiplies each row of operand 0, which runs along its last axis, by operand 1, which
+    // is no matrix of numbers.
+    bool multiplies_rows = false;
     std::vector<AtNumber> at_number = {};
     OpRef inverse = nullptr;  // inverse(op(x)) is x, bit by bit
     // The op adds operand 1 to zeros at the places from which chooser(operand 0) takes elements.

@@ -26,6 +26,7 @@ std::vector<OpDef> fft_ops();
 // networks
 std::vector<OpDef> attention_ops();
 std::vector<OpDef> attention_of_parts_ops();  // after attention_ops, which registers their base ops
+std::vector<OpDef> block_weight_ops();
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> matmul_ops();
 std::vector<OpDef> norm_ops();
@@ -40,28 +41,11 @@ void register_all_ops() {
     std::call_once(once, [] {
         using Family = std::vector<OpDef> (*)();
         constexpr Family kFamilies[] = {
-            arithmetic_ops,
-            math_ops,
-            logic_ops,
-            activation_ops,
-            shape_ops,
-            index_ops,
-            reduce_ops,
-            sort_ops,
-            random_ops,
-            linalg_ops,
-            decomposition_ops,
-            fft_ops,
-            conv_ops,
-            matmul_ops,
-            norm_ops,
-            pool_ops,
-            softmax_ops,
-            attention_ops,
-            attention_of_parts_ops,
-            recurrent_ops,
-            collective_ops,
-            kink_ops,
+            arithmetic_ops,    math_ops,       logic_ops,   activation_ops, shape_ops,
+            index_ops,         reduce_ops,     sort_ops,    random_ops,     linalg_ops,
+            decomposition_ops, fft_ops,        conv_ops,    matmul_ops,     block_weight_ops,
+            norm_ops,          pool_ops,       softmax_ops, attention_ops,  attention_of_parts_ops,
+            recurrent_ops,     collective_ops, kink_ops,
         };
         for (const Family family : kFamilies)
             for (OpDef& op : family()) register_op(std::move(op));

@@ -1,4 +1,5 @@
 // Convolution and its gradients against plain loops in double, and against each other as adjoints.
+#include "runtime/host/parallel.h"
 #include "tests/backends/dnn_testing.h"
 
 namespace megjit::testing { namespace {
@@ -123,6 +124,85 @@ INSTANTIATE_TEST_SUITE_P(Conv, ConvTest,
                                     (std::get<1>(info.param) == Layout::row_major ? "_rows"
                                                                                   : "_last");
                          });
+
+// --- gradients of weights, whose sums are cut into strips, blocks and parts --------------------
+
+Values naive_filter_gradient(const Values& x, const Values& dy, const ConvCase& c) {
+    Values dw{{DType::f32, c.w}, std::vector<double>(static_cast<size_t>(c.w.numel()))};
+    const Shape &in = c.x, &out = dy.type.shape;
+    int64_t index = 0;
+    for (int64_t o = 0; o < c.w[0]; ++o)
+        for (int64_t i = 0; i < c.w[1]; ++i)
+            for (int64_t k = 0; k < c.w[2]; ++k)
+                for (int64_t l = 0; l < c.w[3]; ++l, ++index)
+                    for (int64_t n = 0; n < in[0]; ++n)
+                        for (int64_t r = 0; r < out[2]; ++r) {
+                            const int64_t row =
+                                r * at(c.stride, 0) - at(c.padding, 0) + k * at(c.dilation, 0);
+                            if (row < 0 || row >= in[2]) continue;
+                            for (int64_t q = 0; q < out[3]; ++q) {
+                                const int64_t column =
+                                    q * at(c.stride, 1) - at(c.padding, 1) + l * at(c.dilation, 1);
+                                if (column < 0 || column >= in[3]) continue;
+                                dw[index] += x[((n * in[1] + i) * in[2] + row) * in[3] + column] *
+                                             dy[((n * out[1] + o) * out[2] + r) * out[3] + q];
+                            }
+                        }
+    return dw;
+}
+
+class FilterGradient : public ::testing::TestWithParam<std::tuple<ConvCase, Layout, Layout>> {};
+
+TEST_P(FilterGradient, IsThatOfPlainLoopsAndHasTheSameBitsForAnyNumberOfThreads) {
+    const auto& [c, layout_of_x, layout_of_y] = GetParam();
+    const Values x = random(c.x, 1, layout_of_x),
+                 dy = random(run("conv", {x, random(c.w, 2)}, c.attrs())[0].type.shape, 3,
+                             layout_of_y),
+                 expected = naive_filter_gradient(x, dy, c);
+    Attrs attrs = c.attrs();
+    attrs.push_back(spatial(c.w));
+    std::vector<Values> found;
+    for (const int threads : {1, 2, 3, 8}) {
+        runtime::set_thread_count(threads);
+        found.push_back(run("conv_backward_filter", {x, dy}, attrs)[0]);
+    }
+    runtime::set_thread_count(0);
+    const double places = static_cast<double>(dy.type.numel() / c.w[0]);
+    for (int64_t i = 0; i < expected.type.numel(); ++i)
+        ASSERT_NEAR(found[0][i], expected[i], 1e-6 * std::sqrt(places)) << "at " << i;
+    for (const Values& other : found) EXPECT_EQ(other.data, found[0].data);
+}
+
+const std::vector<ConvCase> kFilterCases = {
+    {"images_in_a_block", {5, 17, 9, 7}, {33, 17, 3, 3}, {1}, {1}},
+    {"rows_in_a_block", {3, 41, 71, 67}, {20, 41, 3, 3}, {1}, {1}},
+    {"several_panels", {2, 70, 13, 11}, {150, 70, 3, 3}, {1}, {1}},
+    {"large_sums", {2, 160, 9, 9}, {272, 160, 3, 3}, {2}, {1}},
+    {"one_image", {1, 24, 31, 29}, {16, 24, 3, 3}, {2, 1}, {0, 1}},
+    {"long_rows", {2, 6, 3, 401}, {10, 6, 3, 5}, {1, 2}, {1, 2}},
+    {"dilated", {3, 19, 23, 24}, {21, 19, 3, 2}, {1, 2}, {2, 1}, {2, 3}},
+    {"stem", {3, 3, 97, 90}, {40, 3, 7, 7}, {2}, {3}},
+    {"padding_without_pixels", {2, 5, 4, 3}, {6, 5, 3, 3}, {3, 2}, {5, 4}},
+    {"points_more_in", {3, 150, 41, 33}, {48, 150, 1, 1}},
+    {"points_more_out", {3, 48, 41, 33}, {150, 48, 1, 1}},
+    {"points_in_steps", {3, 72, 40, 39}, {100, 72, 1, 1}, {2}},
+    {"points_in_steps_with_padding", {3, 20, 11, 12}, {30, 20, 1, 1}, {3, 2}, {2, 1}},
+    {"many_points_of_many_channels", {2, 300, 23, 21}, {270, 300, 1, 1}},
+    {"one_channel", {4, 1, 12, 12}, {1, 1, 3, 3}, {1}, {1}},
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Conv, FilterGradient,
+    ::testing::Combine(::testing::ValuesIn(kFilterCases),
+                       ::testing::Values(Layout::row_major, Layout::channels_last),
+                       ::testing::Values(Layout::row_major, Layout::channels_last)),
+    [](const auto& info) {
+        const auto name = [](Layout layout) {
+            return layout == Layout::row_major ? "_rows" : "_last";
+        };
+        return std::get<0>(info.param).name + name(std::get<1>(info.param)) +
+               name(std::get<2>(info.param));
+    });
 
 TEST(Conv, ReadsOneLayoutAndWritesTheOther) {
     const ConvCase c{"", {2, 8, 9, 9}, {16, 8, 3, 3}, {1}, {1}};

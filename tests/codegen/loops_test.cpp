@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "codegen/loops/frame.h"
 #include "tests/backends/gpu_cases.h"
 #include "tests/codegen/element_walk.h"
 #include "tests/codegen/random_kernels.h"
@@ -101,8 +102,10 @@ TEST(Loops, OfASoftmaxDoWhatAWalkOverElementsDoes) {
 TEST(Loops, OfAnyScheduleHaveTheSameBits) {
     const loops::Schedule schedules[] = {
         {.short_body = 0, .vectors_at_once = 1, .long_chain = 1, .long_body = 1},
-        {.short_body = 1000, .vectors_at_once = 3, .long_chain = 1000, .long_body = 1000},
+        {.short_body = 1000, .vectors_at_once = 8, .long_chain = 1000, .long_body = 1000},
         {.worth_keeping = 1,
+         .kept_elements = 64,
+         .streamed_bytes = 0,
          .units_together = 1,
          .tile_vectors = 1,
          .panel_terms = 3,
@@ -115,7 +118,8 @@ TEST(Loops, OfAnyScheduleHaveTheSameBits) {
     const auto check = [&](Case c) {
         const auto usual = looped(c, {}, 1);
         for (const loops::Schedule& schedule : schedules)
-            ASSERT_EQ(looped(c, {.schedule = schedule}, 2), usual) << print(c.kernel);
+            ASSERT_EQ(looped(c, {.streams = true, .schedule = schedule}, 2), usual)
+                << print(c.kernel);
     };
     for (uint64_t seed = 0; seed < 30; ++seed) {
         check(random_case(seed));
@@ -126,6 +130,21 @@ TEST(Loops, OfAnyScheduleHaveTheSameBits) {
     Case softmax = softmax_case(3, 300);
     softmax.kernel = expand_math(softmax.kernel);
     check(std::move(softmax));
+}
+
+// Steps of two chains come in turns, the longer chain first, so that neither waits for its own
+// step before.
+TEST(Loops, SpreadsChains) {
+    runtime::ScalarProgram program;
+    const auto input = [&](int i) {
+        return runtime::Expr(&program, program.input(i, ScalarType::f32));
+    };
+    const runtime::Expr x = input(0), y = input(1);
+    const runtime::Expr brief = sqrt(sqrt(x)), longer = sqrt(sqrt(sqrt(sqrt(y))));
+    const int sum = (brief + longer).id();
+    const std::vector<int> ids = {2, 3, 4, 5, 6, 7, sum};
+    EXPECT_EQ(loops::spread_chains(program, ids, 2), (std::vector{4, 2, 5, 3, 6, 7, sum}));
+    EXPECT_EQ(loops::spread_chains(program, ids, 1), (std::vector{4, 5, 2, 6, 3, 7, sum}));
 }
 
 TEST(Loops, DivideIntegersByReals) {

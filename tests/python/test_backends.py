@@ -23,6 +23,15 @@ def elements(x, y):
 def rows(x):
     return F.softmax(x, axis=1), F.mean(x * x, axis=0)
 
+@trace(symbolic=True, opt_level=3)
+def scaled(x):
+    return x * 2 + 1
+
+@trace(symbolic=True, opt_level=3)
+def weighed(x, y):  # three walks read the exponentials
+    p = F.softmax(x * 2, axis=1)
+    return p * (y - F.sum(p * y, axis=1, keepdims=True))
+
 generator = np.random.RandomState(3)
 x, y = (mge.tensor(generator.randn(37, 101).astype("float32") * 3) for _ in range(2))
 for _ in range(2):
@@ -32,8 +41,13 @@ a = x.numpy().astype("float64")
 e = np.exp(a - a.max(1, keepdims=True))
 np.testing.assert_allclose(softmax.numpy(), e / e.sum(1, keepdims=True), rtol=2e-6, atol=1e-9)
 np.testing.assert_allclose(mean.numpy(), (a * a).mean(0), rtol=2e-6)
+# Results that no cache keeps, which MLIR's kernels store past it; rows that are kept, and longer ones.
+for shape in (8300, 1024), (3, 2800001), (850, 10007):
+    x = mge.tensor(generator.rand(*shape).astype("float32"))
+    np.testing.assert_array_equal(scaled(x).numpy(), x.numpy() * 2 + 1)
+    bits += [softmax.numpy(), rows(x)[0].numpy(), weighed(x, x + 1).numpy()]
 print(hashlib.sha256(b"".join(b.tobytes() for b in bits)).hexdigest())
-print(*sorted({kernel.backend for f in (elements, rows) for kernel in f.kernels()}))
+print(*sorted({kernel.backend for f in (elements, rows, scaled, weighed) for kernel in f.kernels()}))
 """
 
 needs_halide = pytest.mark.skipif("HALIDE" not in core.backends(), reason="no libHalide, or built without Halide")

@@ -65,7 +65,7 @@ def value(result):
 
 @pytest.mark.parametrize("options", [{}, {"opt_level": 3, "numerics": "exact"}])
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("optimizer, rates", [(optim.SGD, {"lr": 0.1, "momentum": 0.9}), (optim.Adam, {"lr": 0.01})])
+@pytest.mark.parametrize("optimizer, rates", [(optim.SGD, {"lr": 0.1, "momentum": 0.9}), (optim.Adam, {"lr": 0.01}), (optim.AdamW8bit, {"lr": 0.01, "block_size": 16, "min_size": 0})])
 def test_a_step_from_a_file_gives_the_bits_of_the_traced_one(optimizer, rates, symbolic, options):
     objects = training(optimizer, **rates)
     fn = trace(step, symbolic=symbolic, capture_as_const=True, **options)

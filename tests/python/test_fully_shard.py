@@ -27,6 +27,7 @@ OPTIMIZERS = {
     "SGD": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, weight_decay=0.01),
     "Adam": lambda params: optim.Adam(params, lr=0.01),
     "AdamW": lambda params: optim.AdamW(params, lr=0.01),
+    "AdamW8bit": lambda params: optim.AdamW8bit(params, lr=0.01, min_size=768),  # three blocks of each large weight
 }
 
 
@@ -151,12 +152,17 @@ def gradients_are_clipped_by_the_norm_of_all_parts(rank):
 
 @check
 def states_are_whole_and_load_into_any(rank):
-    cut = Training(True)
+    for optimizer in ("Adam", "AdamW8bit"):
+        load_into_any(optimizer)
+
+
+def load_into_any(optimizer):
+    cut = Training(True, optimizer)
     cut.run(3)
     states = [cut.net.state_dict(), cut.opt.state_dict()]
     later = cut.run(3, begin=3)
     for is_cut in (True, False):
-        other = Training(is_cut)
+        other = Training(is_cut, optimizer)
         other.net.load_state_dict(states[0])
         other.opt.load_state_dict(states[1])
         expect_near(other.net.state_dict(), states[0])
@@ -165,13 +171,18 @@ def states_are_whole_and_load_into_any(rank):
 
 @check
 def a_checkpoint_holds_parts(rank):
-    folder = dist.get_client().bcast_val(str(checkpoint_folder()) if rank == 0 else None, "folder", SIZE)
-    cut = Training(True)
+    for optimizer in ("Adam", "AdamW8bit"):
+        checkpoint_of_parts(rank, optimizer)
+
+
+def checkpoint_of_parts(rank, optimizer):
+    folder = dist.get_client().bcast_val(str(checkpoint_folder()) if rank == 0 else None, f"folder of {optimizer}", SIZE)
+    cut = Training(True, optimizer)
     cut.run(2)
     checkpoint.save(folder, {"net": cut.net, "opt": cut.opt}, 2)
     checkpoint.wait()
     later = cut.run(2, begin=2)
-    other = Training(True)
+    other = Training(True, optimizer)
     state, step = checkpoint.load(folder)
     other.net.load_state_dict(state["net"])
     other.opt.load_state_dict(state["opt"])
@@ -296,6 +307,7 @@ def what_would_be_wrong_in_silence_is_an_error(rank):
     assert "is cut by fully_shard" in message_of(ValueError, lambda: dist.bcast_list_(parts))
     assert "parts already" in message_of(ValueError, lambda: fully_shard(net))
     assert "parts already" in message_of(ValueError, lambda: optim.sharded(optim.SGD(parts, lr=0.1)))
+    assert "3 processes cannot share a parameter of shape (16, 48)" in message_of(ValueError, lambda: optim.AdamW8bit(parts, lr=0.1, block_size=192, min_size=768))
     assert "needs whole parameters" in message_of(ValueError, lambda: optim.LAMB(parts, lr=0.1))
     assert "cannot be pickled" in message_of(TypeError, lambda: mge.save(net, "/dev/null"))
     assert "convert the network first" in message_of(ValueError, lambda: quantize_weights(net))

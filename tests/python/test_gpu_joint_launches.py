@@ -15,6 +15,7 @@ RULES = {
     "momentum": lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
     "Adam": lambda p: optim.Adam(p, 0.1),
     "AdamW": lambda p: optim.AdamW(p, 0.1, weight_decay=0.1),
+    "AdamW8bit": lambda p: optim.AdamW8bit(p, 0.1, block_size=16, min_size=0),
     "Adagrad": lambda p: optim.Adagrad(p, 0.1, lr_decay=0.1),
     "Adadelta": lambda p: optim.Adadelta(p, 0.1),
     "LAMB": lambda p: optim.LAMB(p, 0.1, weight_decay=0.1),

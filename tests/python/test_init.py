@@ -8,6 +8,7 @@ from drawn import follows
 from scipy import stats
 
 import megengine as mge
+import megengine.module as M
 from megengine import Parameter, Tensor
 from megengine.module import init
 
@@ -35,6 +36,29 @@ def test_uniform_and_normal():
     assert follows(p.numpy(), stats.uniform(-2, 6))
     init.normal_(p, 3.0, 0.5)
     assert follows(p.numpy(), stats.norm(3, 0.5))
+
+
+def skipped_layers():
+    with init.skipped():
+        return M.Sequential(
+            M.Linear(8, 8), M.LayerNorm(8), M.Embedding(5, 8), M.Conv2d(2, 2, 3), M.LSTM(8, 8),
+            M.MultiHeadAttention(8, 2, add_bias_kv=True),
+        )  # fmt: skip
+
+
+def test_skipped_weights_are_zeros_and_draw_nothing():
+    mge.random.seed(3)
+    wanted = M.Linear(8, 8).weight.numpy()
+    mge.random.seed(3)
+    values = {path: each.numpy() for path, each in skipped_layers().named_parameters()}
+    np.testing.assert_array_equal(M.Linear(8, 8).weight.numpy(), wanted)
+    assert (values.pop("1.weight") == 1).all() and not any(each.any() for each in values.values())
+
+
+def test_skipping_ends_with_its_block():
+    with pytest.raises(ZeroDivisionError), init.skipped():
+        1 / 0
+    assert M.Linear(8, 8).weight.numpy().any()
 
 
 def test_draws_keep_the_dtype():

@@ -74,6 +74,8 @@ def quantized(x, w, groups=1):
     (result,) = [ops.quantized_conv(x, w, scale, bias, stride=[1], padding=[w.shape[2] // 2], dilation=[1], groups=groups, relu=0, dtype="int8")]
     return result
 note("convolution", quantized(integers(2, 48, 9, 9), integers(40, 48, 3, 3)), quantized(integers(2, 16, 9, 9), integers(16, 1, 3, 3), 16))
+blocks = mge.tensor(rng.randint(0, 60, (33, 4, 18)).astype(np.uint8))  # the scales are positive and small
+note("blocks of 4 bits", ops.dequantize_blocks(blocks, bits=4), ops.matmul_of_blocks(mge.tensor(rng.randn(5, 128).astype(np.float32)), blocks, bits=4))
 note("linear", quantized(integers(5, 200, 1, 1), integers(33, 200, 1, 1)))
 """
 

@@ -144,3 +144,30 @@ def test_a_gradient_penalty_trains_through_a_model():
 
     want = (4 * slope(3e-3) - slope(6e-3)) / 3  # without the term of the step squared
     assert (weight.grad.numpy() * direction).sum() == pytest.approx(want, rel=2e-3)
+
+
+@pytest.mark.parametrize("options", [None, {}, {"without_host": True}, {"memory_limit": "4MB"}])
+def test_modules_that_were_loaded_from_the_same_tensors_are_trained_apart(options):
+    """They hold one value, which a step that updates in place must not write to."""
+    trained, kept = (M.Sequential(M.Linear(64, 64), M.Linear(64, 64)) for _ in range(2))
+    given = {path: Tensor(value) for path, value in kept.state_dict().items()}
+    manager = GradManager().attach(trained.parameters())
+    optimizer = optim.Adam(trained.parameters(), lr=0.01)
+
+    def step(x):
+        with manager:
+            manager.backward(F.mean(trained(x) ** 2))
+        optimizer.step().clear_grad()
+
+    run = step if options is None else trace(step, symbolic=True, **options)
+    x = Tensor(np.ones((4, 64), np.float32))
+    for _ in range(3):
+        run(x)
+    wanted = kept.state_dict()
+    for net in (trained, kept):
+        net.load_state_dict(given)
+    for _ in range(3):
+        run(x)
+    assert all(np.array_equal(given[path].numpy(), wanted[path]) for path in wanted)
+    assert all(np.array_equal(kept.state_dict()[path], wanted[path]) for path in wanted)
+    assert not np.array_equal(trained.state_dict()["0.weight"], wanted["0.weight"])

@@ -214,6 +214,16 @@ def convolved(x, w):
     return np.concatenate(halves, 1)
 
 
+BLOCKS = np.random.default_rng(9).integers(0, 56, (5, 2, 18)).astype(np.uint8)  # a scale is at most 0.5
+
+
+def unblocked(blocks):
+    """Blocks of 4 bits with a float16 scale each."""
+    scale = blocks[..., :2].copy().view(np.float16).astype(np.float64)
+    values = np.concatenate([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], -1) - 8.0
+    return (values * scale).reshape(len(blocks), -1)
+
+
 def normalized(x, axes, eps=1e-5):
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
 
@@ -355,6 +365,8 @@ OTHERS = [
     Row("solve", np.linalg.solve, (POSITIVE_DEFINITE, normal(3, 2)), grad=(0, 1), smooth=True, tolerance=1e-5),
     Row("fft", lambda x: np.fft.fft(x) / 2, (SPECTRUM,), {"scale": 0.5}), Row("rfft", np.fft.rfft, (X,)), Row("irfft", lambda x: 7 * np.fft.irfft(x, n=7), (SPECTRUM,), {"n": 7}),
     Row("conv", convolved, (IMAGE, KERNEL), CONV, (0, 1), smooth=True, tolerance=1e-5),
+    Row("dequantize_blocks", unblocked, (BLOCKS,), {"bits": 4}),
+    Row("matmul_of_blocks", lambda x, w: x @ unblocked(w).T, (normal(3, 64), BLOCKS), {"bits": 4}, (0,), smooth=True, tolerance=1e-5),
     Row("quantized_conv", lambda x, w, s, b: np.clip(np.rint(np.maximum(convolved(x * 1.0, w * 1.0) * s + b[:, None, None], 0)), -128, 127),
         ((5 * IMAGE).astype(np.int8), (30 * KERNEL).astype(np.int8), np.float32([0.013]), normal(6)), {**CONV, "relu": 1}),
     Row("conv_epilogue", lambda x, w, b: np.maximum(convolved(x, w) + b, 0), (IMAGE, KERNEL, normal(6, 1, 1)), {**CONV, "epilogue": "bias relu"}, (0, 1, 2), tolerance=1e-5),

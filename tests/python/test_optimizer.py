@@ -130,6 +130,8 @@ RULES = [
     (optim.LAMB, lamb, {"lr": 0.01, "weight_decay": 0.1}),
     (optim.LAMB, lamb, {"lr": 0.01, "always_adapt": True, "bias_correction": False}),
 ]
+# Averages in codes: no rule in float64 has their bits, see test_adam8bit.py.
+CODED = [(cls, None, {"lr": 0.01, "weight_decay": 0.1, "block_size": 16, "min_size": 0}) for cls in (optim.Adam8bit, optim.AdamW8bit)]
 
 
 def params():
@@ -169,7 +171,7 @@ def channels_last():
 
 
 @pytest.mark.parametrize("weight", [matrix, channels_last])
-@pytest.mark.parametrize(("cls", "rule", "options"), RULES)
+@pytest.mark.parametrize(("cls", "rule", "options"), RULES + CODED)
 def test_a_traced_step_equals_an_eager_one(cls, rule, options, weight):
     def training(tracing):
         x, w, product = weight()
@@ -274,7 +276,7 @@ def test_parameters_without_gradient_are_left_alone_and_count_no_step():
 
 
 @pytest.mark.parametrize("undone", ["a plan", "a limit that cannot hold"])
-@pytest.mark.parametrize("cls", [optim.Adadelta, optim.Adafactor, optim.Adagrad, optim.Adam, optim.AdamW, optim.LAMB])
+@pytest.mark.parametrize("cls", [optim.Adadelta, optim.Adafactor, optim.Adagrad, optim.Adam, optim.AdamW, optim.AdamW8bit, optim.LAMB])
 def test_a_call_that_is_undone_leaves_the_count_of_steps(cls, undone):
     used, unused = Parameter(array(64)), Parameter(array(64))
     opt, gm = cls([used, unused], lr=0.1), GradManager().attach([used, unused])
@@ -387,7 +389,7 @@ def test_clearing_zeroing_and_refusing():
 # -- state ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cls", "rule", "options"), RULES)
+@pytest.mark.parametrize(("cls", "rule", "options"), RULES + CODED)
 def test_a_loaded_state_goes_on_where_it_was_saved(cls, rule, options):
     ps = params()
     opt = cls(ps, **options)

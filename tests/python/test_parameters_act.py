@@ -283,12 +283,13 @@ def test_a_parameter_that_does_nothing_is_found():
 
 RATES = {"weight_decay": 0.3}
 ADAM = {"betas": (0.5, 0.6), "eps": 0.3, **RATES}
+EIGHT_BITS = {**ADAM, "block_size": (16, {"min_size": 0}), "min_size": (0, {"block_size": 16})}
 LAMB = {**ADAM, "bias_correction": False, "always_adapt": (True, {"weight_decay": 0.0})}
 OPTIMIZERS = {
     optim.SGD: {"momentum": 0.5, "nesterov": (True, {"momentum": 0.5}), **RATES}, optim.Adadelta: {"lr": 0.3, "rho": 0.5, "eps": 0.3, **RATES},
     optim.Adagrad: {"lr": 0.3, "lr_decay": 0.5, "eps": 0.3, **RATES}, optim.Adam: ADAM, optim.AdamW: ADAM, optim.LAMB: LAMB, optim.LAMBFp16: LAMB,
     optim.RMSprop: {"lr": 0.3, "alpha": 0.5, "eps": 0.3, "momentum": 0.5, "centered": True, **RATES}, optim.Lion: {"lr": 0.3, "betas": (0.5, 0.6), **RATES},
-    optim.Adafactor: {"lr": 0.3, "beta2_decay": -0.3, "eps": (0.3, 9.0), "d": 0.3, **RATES},
+    optim.Adafactor: {"lr": 0.3, "beta2_decay": -0.3, "eps": (0.3, 9.0), "d": 0.3, **RATES}, optim.Adam8bit: EIGHT_BITS, optim.AdamW8bit: EIGHT_BITS,
 }  # fmt: skip
 
 

@@ -373,7 +373,7 @@ def with_rows(*others):
 REFUSALS = {
     **{
         name: (f"optimizer.{name} takes no .*\n  fix: .*sparse=False, or train it with SGD or Adam", lambda name=name: getattr(optim, name)([with_rows()], lr=0.1).step())
-        for name in ("Adadelta", "Adafactor", "Adagrad", "LAMB", "Lion", "RMSprop")
+        for name in ("Adadelta", "Adafactor", "Adagrad", "Adam8bit", "AdamW8bit", "LAMB", "Lion", "RMSprop")
     },
     "momentum": ("SGD with momentum=0.9 takes no .*\n  fix: .*momentum=0", lambda: optim.SGD([with_rows()], lr=0.1, momentum=0.9).step()),
     "decay": ("SGD with weight_decay=0.1 takes no .*\n  fix: .*weight_decay=0", lambda: optim.SGD([with_rows()], lr=0.1, weight_decay=0.1).step()),

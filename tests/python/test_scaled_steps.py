@@ -17,6 +17,8 @@ OPTIMIZERS = {
     "nesterov": lambda params: optim.SGD(params, lr=0.1, momentum=0.9, nesterov=True),
     "Adam": lambda params: optim.Adam(params, lr=0.1, weight_decay=0.1),
     "AdamW": lambda params: optim.AdamW(params, lr=0.1, weight_decay=0.1),
+    "Adam8bit": lambda params: optim.Adam8bit(params, lr=0.1, block_size=16, min_size=0),
+    "AdamW8bit": lambda params: optim.AdamW8bit(params, lr=0.1, block_size=16, min_size=0),
     "RMSprop": lambda params: optim.RMSprop(params, lr=0.1, momentum=0.9, centered=True),
     "Adagrad": lambda params: optim.Adagrad(params, lr=0.1),
     "Adadelta": lambda params: optim.Adadelta(params),

@@ -17,12 +17,13 @@ from megengine.optimizer import _sharded
 from megengine.tensor import Tensor
 
 SIZE = 3
-SHAPES = [(7,), (16, 4), (3, 5), (1,), (33, 2)]
+SHAPES = [(7,), (16, 4), (3, 5), (24, 4), (1,), (33, 2)]
 OPTIMIZERS = {
     "SGD": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, weight_decay=0.01),
     "nesterov": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, nesterov=True),
     "Adam": lambda params: optim.Adam(params, lr=0.01),
     "AdamW": lambda params: optim.AdamW(params, lr=0.01),
+    "AdamW8bit": lambda params: optim.AdamW8bit(params, lr=0.01, block_size=16, min_size=90),  # of (24, 4) alone
     "Adagrad": lambda params: optim.Adagrad(params, lr=0.1),
     "Adadelta": lambda params: optim.Adadelta(params),
     "RMSprop": lambda params: optim.RMSprop(params, lr=0.01, momentum=0.9, centered=True),
@@ -137,7 +138,11 @@ def all_processes_keep_all_where_the_gradients_of_one_overflow(rank):
 
 @check
 def the_state_goes_to_any_world_and_back(rank):
-    make = OPTIMIZERS["Adam"]
+    for name in ("Adam", "AdamW8bit"):
+        goes_to_any_world_and_back(OPTIMIZERS[name])
+
+
+def goes_to_any_world_and_back(make):
     plain, parts = Training(make, False).run(2), Training(make, True).run(2)
     state, expected = parts.optimizer.state_dict(), plain.optimizer.state_dict()
     assert state["param_groups"] == expected["param_groups"]
@@ -171,6 +176,15 @@ def whole_parameters_are_refused(rank):
     params = [mge.Parameter(np.ones(3, "float32"))]
     with pytest.raises(ValueError, match="LAMB needs whole parameters"):
         optim.sharded(optim.LAMB(params, lr=0.1))
+    blocks = [mge.Parameter(np.ones((16, 4), "float32"))]
+    with pytest.raises(ValueError, match="3 processes cannot share a parameter of shape .16, 4.\n  why: it has 4 blocks of 16 elements\n  fix: .*min_size=math.inf"):
+        optim.sharded(optim.AdamW8bit(blocks, lr=0.1, block_size=16, min_size=0))
+    opt = optim.sharded(optim.AdamW8bit(params, lr=0.1, block_size=16, min_size=4))
+    with pytest.raises(ValueError, match="4 blocks of 16"):
+        opt.add_param_group({"params": blocks})
+    assert len(opt.param_groups) == 1 and len(opt.state_dict()["state"]) == 1
+    with pytest.raises(ValueError, match="block_size of AdamW8bit is 16 here and 32 in the state dict"):
+        opt.load_state_dict(optim.AdamW8bit(params, lr=0.1, block_size=32, min_size=4).state_dict())
     with pytest.raises(ValueError, match="reduce_method must be"):
         optim.sharded(optim.SGD(params, lr=0.1), reduce_method="max")
 

@@ -83,6 +83,7 @@ def values():
         "wide": mge.tensor(rng.randn(6, 70001).astype(np.float32)),
         "tall": mge.tensor(rng.randn(30011, 9).astype(np.float32)),
         "image": mge.tensor(rng.randn(8, 24, 37, 41).astype(np.float32)),
+        "kernel": mge.tensor(rng.randn(20, 24, 3, 3).astype(np.float32)),
         "scale": mge.tensor(rng.rand(1, 24, 1, 1).astype(np.float32)),
     }
 
@@ -96,6 +97,15 @@ def gradients(function, *inputs):
     for x in inputs:
         x.grad = None
     return results
+
+
+def gradient_of_weights(x, w, stride):
+    gm = GradManager().attach([w])
+    with gm:
+        y = F.conv2d(x, w, stride=stride, padding=1)
+        gm.backward(y, F.linspace(-1, 1, y.size).reshape(y.shape))
+    gradient, w.grad = w.grad, None
+    return gradient
 
 
 def batch_norm(x, scale):
@@ -115,6 +125,7 @@ PROGRAMS = {
     "batch_norm_rows": lambda v: gradients(lambda x: F.batch_norm(x, training=True), v["tall"]),
     "layer_norm": lambda v: [y for name in ("wide", "tall") for y in gradients(layer_norm, v[name])],
     "pools": lambda v: [y for pool in (F.max_pool2d, F.avg_pool2d) for y in gradients(lambda x: pool(x, 3, 2, 1), v["image"])],
+    "weights": lambda v: [gradient_of_weights(v["image"], v["kernel"], stride) for stride in (1, 2)],
     "choices": lambda v: [v["tall"][v["tall"][:, 0] > 0], F.gather(v["wide"], 1, F.argsort(v["wide"]))],
     "elements": lambda v: [F.gelu(v["wide"]) * 3 + v["wide"], F.concat([v["tall"], v["tall"]], axis=1)],
 }

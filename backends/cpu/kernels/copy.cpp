@@ -9,7 +9,7 @@
 #include "codegen/strides.h"
 #include "runtime/core/number_to_integer.h"
 
-#define MEGJIT_KERNELS "backends/cpu/kernels/copy.inl"
+#define MEGJIT_KERNELS "backends/cpu/kernels/transposed_words.inl"
 #include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {

@@ -1,4 +1,5 @@
-// backends/cpu/onednn/conv.cpp -- convolution and its gradients by oneDNN.
+// backends/cpu/onednn/conv.cpp -- convolution and its gradients by oneDNN. Gradients of weights are
+// ours (kernels/filter_gradient.h) for float32 and one group.
 // Row-major activations go through the layout that the primitive prefers; channels_last ones are
 // passed as they are (dnn.h has the measurements). Weights go through the preferred layout, unless
 // they were packed into it.
@@ -6,14 +7,13 @@
 // A channels_last convolution of 1x1 in steps of 1 is a product of two matrices, which reorders
 // nothing. Time as a product over time as a convolution, for layers of ResNet-50 (batch 4, f32, two
 // cores of a Zen 5, oneDNN 3.2):
-//                        filter        forward       data
-//   64-256    at 56 x 56   0.78        1.15          0.95
-//   128-512   at 28 x 28   0.80, 1.26  1.13          0.95, 1.09
-//   256-1024  at 14 x 14   0.84, 0.92  1.03, 1.02    0.87, 1.10
-//   512-2048  at 7 x 7     0.78        0.75          0.78
-// (Two numbers: to the larger and to the smaller number of channels.) So filters are computed as
-// products; y and x are, too, if there are fewer pixels than channels, for then most bytes are
-// weights.
+//                        forward       data
+//   64-256    at 56 x 56   1.15          0.95
+//   128-512   at 28 x 28   1.13          0.95, 1.09
+//   256-1024  at 14 x 14   1.03, 1.02    0.87, 1.10
+//   512-2048  at 7 x 7     0.75          0.78
+// (Two numbers: to the larger and to the smaller number of channels.) So it is one if there are
+// fewer pixels than channels, for then most bytes are weights.
 //
 // In row-major order such a convolution is a product for each image, y [oc, pixels] = w [oc, ic] x
 // [ic, pixels], if there are enough pixels (runtime/ops/conv.h). Forward and data take 0.5 to 0.8
@@ -22,6 +22,7 @@
 #include <algorithm>
 
 #include "backends/cpu/in_parts.h"
+#include "backends/cpu/kernels/filter_gradient.h"
 #include "backends/cpu/kernels/winograd.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
@@ -100,16 +101,14 @@ std::vector<dnn::Operand> operands_of(const Convolution& p, Role role) {
             {DNNL_ARG_DIFF_WEIGHTS, true, 0, w}};
 }
 
-// Is a product of matrices faster?
-bool is_product(const Convolution& p, Role role) {
+// Is a product of matrices faster, for results and data?
+bool is_product(const Convolution& p) {
     if (p.w.layout != Layout::row_major || p.dtype != memory::data_type::f32 ||
         !runtime::is_pointwise(p))
         return false;
-    if (p.any_layout)
-        return runtime::multiplies_images(p) && (role != Role::filter || p.x.shape[0] == 1);
+    if (p.any_layout) return runtime::multiplies_images(p);
     return p.x.layout == p.y.layout &&
-           (role == Role::filter ||
-            p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]));
+           p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]);
 }
 
 // The product that computes the role: dst = src weights. Channels-last x is [pixels, ic], w [oc,
@@ -131,24 +130,16 @@ struct Pointwise {
             src = {DNNL_ARG_SRC, false, input_a, std::move(a)};
             weights = {DNNL_ARG_WEIGHTS, false, input_b, std::move(b)};
         };
-        switch (role) {
-            case Role::forward:
-                if (p.any_layout) reads(matrix(1, oc, ic), 1, matrix(images, ic, pixels), 0);
-                else reads(matrix(1, pixels, ic), 0, matrix(1, ic, oc, true), 1);
-                break;
-            case Role::data:
-                if (p.any_layout) reads(matrix(1, ic, oc, true), 1, matrix(images, oc, pixels), 0);
-                else reads(matrix(1, pixels, oc), 0, matrix(1, oc, ic), 1);
-                break;
-            case Role::filter:
-                if (p.any_layout) reads(matrix(1, oc, pixels), 1, matrix(1, pixels, ic, true), 0);
-                else reads(matrix(1, oc, pixels, true), 1, matrix(1, pixels, ic), 0);
-        }
         const int64_t channels = role == Role::data ? ic : oc;
+        if (role == Role::data) {
+            if (p.any_layout) reads(matrix(1, ic, oc, true), 1, matrix(images, oc, pixels), 0);
+            else reads(matrix(1, pixels, oc), 0, matrix(1, oc, ic), 1);
+        } else {
+            if (p.any_layout) reads(matrix(1, oc, ic), 1, matrix(images, ic, pixels), 0);
+            else reads(matrix(1, pixels, ic), 0, matrix(1, ic, oc, true), 1);
+        }
         dst = {DNNL_ARG_DST, true, 0,
-               role == Role::filter ? matrix(1, oc, ic)
-               : p.any_layout       ? matrix(images, channels, pixels)
-                                    : matrix(1, pixels, channels)};
+               p.any_layout ? matrix(images, channels, pixels) : matrix(1, pixels, channels)};
     }
     dnnl::primitive_desc_base create(const dnnl::primitive_attr& attr = dnn::attributes()) const {
         return dnnl::matmul::primitive_desc(dnn::engine(), src.desc, weights.desc, dst.desc, attr);
@@ -158,7 +149,7 @@ struct Pointwise {
 };
 
 Prepared prepare(const OpCall& call, const Convolution& p, Role role) {
-    if (is_product(p, role)) {
+    if (role != Role::filter && is_product(p)) {
         const Pointwise product(p, role);
         return dnn::make(call, [product] { return product.create(); }, product.operands());
     }
@@ -197,6 +188,7 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     if (!is_packed_for_groups(p)) return dnn::unpacking(call, outputs, prepare_conv<role>);
     if (!computes_natively(p, role)) return in_float32(call, outputs, prepare_conv<role>);
     if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return make_zeros(outputs);
+    if (role == Role::filter && takes_filter_gradient(p)) return prepare_filter_gradient(p);
     constexpr PrepareOp again = prepare_conv<role>;
     if (Prepared parts = role == Role::filter ? sum_by_images(call, outputs, again)
                                               : by_images(call, outputs, {true, false}, again))
@@ -227,7 +219,7 @@ Prepared prepare_conv_epilogue(const OpCall& call, std::span<const Type> outputs
     if (x.numel() == 0 || w.numel() == 0)
         return dnn::epilogue_after(make_zeros(outputs), problem.steps, result, 1);
     const Convolution p(problem);
-    if (is_product(p, Role::forward)) {
+    if (is_product(p)) {
         const Pointwise product(p, Role::forward);
         return dnn::make_with_epilogue(
             call, p.steps, [product](const dnnl::primitive_attr& attr, const memory::desc&) {
@@ -249,7 +241,7 @@ Layout packed_conv_weights(const OpCall& call, std::span<const Type> outputs) {
         problem.y.numel() == 0)
         return Layout::row_major;
     const Convolution p(problem);
-    if (p.any_layout && is_product(p, Role::forward)) return Layout::row_major;
+    if (p.any_layout && is_product(p)) return Layout::row_major;
     if (suits_winograd(p)) return dnn::winograd_layout(w, p.dense_weights());
     return dnn::packed_layout(
         dnn::preferred([&] { return create(p, Role::forward); }, DNNL_ARG_WEIGHTS),

@@ -106,7 +106,7 @@ private:
         for (size_t i = 0; i < node.inputs.size(); ++i) {
             const NodeId id = maker(node.inputs[i]);
             const OpDef* const op = graph_.node(id).op;
-            if (rule.by_rows[i] && is_wide(node.inputs[i]) && !holds(id) && op && !op->contraction)
+            if (rule.by_rows[i] && is_wide(node.inputs[i]) && !holds(id) && op && !multiplies(*op))
                 take(id);
         }
     }
@@ -313,7 +313,7 @@ private:
 
 // Condition 1.
 bool may_begin(const Graph& graph, const Node& node) {
-    if (node.kind != NodeKind::op || !node.op->contraction) return false;
+    if (node.kind != NodeKind::op || !multiplies(*node.op)) return false;
     const Type& wide = graph.type(node.outputs[0]);
     return wide.bytes() >= kLeast && wide.numel() >= kWider * graph.type(node.inputs[0]).numel();
 }

@@ -23,6 +23,16 @@ bool is_transient(const Node& node) {
 
 bool is_fetch(const Node& node) { return node.op == &from_host(); }
 
+// The results, and what they view.
+std::set<ValueId> results_of(const Graph& graph) {
+    std::set<ValueId> results;
+    for (const ValueId output : graph.outputs) {
+        results.insert(output);
+        results.insert(viewed_by(graph, output));
+    }
+    return results;
+}
+
 // Does a later pass put element-wise ops into kernels?
 bool is_fused_later(const PipelineOptions& options, Recomputes what) {
     return what != Recomputes::units && (options.opt_level >= 3 || options.fuse);
@@ -51,7 +61,7 @@ RecomputeProblem::RecomputeProblem(const Graph& graph, const PipelineOptions& op
                  ? StepTimes::of(graph.device()).snapshot()
                  : StepTimes::Snapshot(speeds_)),
       storage_(graph.value_count(), kNone),
-      outputs_(graph.outputs.begin(), graph.outputs.end()) {
+      outputs_(results_of(graph)) {
     find_what_stays_inside();
     for (const Node& node : graph.nodes()) add(node);
     for (ValueId output : graph.outputs) problem.values[storage_[at(output)]].is_kept = true;
@@ -232,7 +242,7 @@ double RecomputeProblem::bytes_in_a_kernel(const Node& node) const {
 // Where an output is to lie: on the first input that is given away and as large.
 std::vector<uint32_t> RecomputeProblem::donated_operand(const Node& node) const {
     for (ValueId input : node.inputs) {
-        const Node& producer = graph_.producer(input);
+        const Node& producer = graph_.producer(viewed_by(graph_, input));
         if (producer.kind == NodeKind::input && options_.step &&
             options_.step->input(producer.slot).is_released &&
             graph_.type(input).bytes() == graph_.type(node.outputs[0]).bytes())

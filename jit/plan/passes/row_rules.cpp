@@ -97,6 +97,8 @@ std::optional<RowRule> rule_of(const Graph& graph, const Node& node, int64_t row
             return rule_of_product(*product, inputs, rows);
     const std::optional<int> axes = row_axes(result, rows);
     if (!axes) return {};
+    if (node.op->multiplies_rows)
+        return *axes < result.rank() ? std::optional(RowRule{{true, false}}) : std::nullopt;
     if (node.op->is_elementwise() || node.op->access == Access::broadcast)
         return rule_of_broadcast(inputs, result, *axes);
     if (node.op == &ops::full()) return RowRule{};

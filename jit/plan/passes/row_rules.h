@@ -22,6 +22,8 @@ struct RowRule {
     bool sums = false;  // over the rows
 };
 
+inline bool multiplies(const OpDef& op) { return op.contraction || op.multiplies_rows; }
+
 // The rule by what the op says of itself (OpDef); nothing where its rows depend on each other.
 std::optional<RowRule> rule_of(const Graph& graph, const Node& node, int64_t rows);
 

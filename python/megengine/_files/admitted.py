@@ -143,7 +143,7 @@ class Admission:
             self._trusted = dict(trusted)
         else:
             self._trusted = {own_name(thing): thing for thing in trusted}
-        self._checks: list[Callable[[], None]] = []
+        self._checks: list[Callable[[], object]] = []
 
     def trusted(self, name: str) -> Any:
         """What the caller trusts under that name, or None."""
@@ -153,7 +153,7 @@ class Admission:
         """What is admitted and defined there, or None."""
         return _by_definition().get(f"{module}.{name}") or self.find(f"{module}.{name}")
 
-    def check_at_end(self, check: Callable[[], None]) -> None:
+    def check_at_end(self, check: Callable[[], object]) -> None:
         """Call ``check`` when all of the file is read: a graph is checked with the modules that it reads from."""
         self._checks.append(check)
 

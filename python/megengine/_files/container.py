@@ -5,6 +5,7 @@
     data      the tensors, one after the other, without gaps
 
 Everything that the header says is checked against the length of the file before memory is asked for.
+The bytes of a tensor are read when they are asked for, or are pages of a mapped file (`mapped.py`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ import math
 import os
 import struct
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
+
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .mapped import MappedFile
 
 HEADER_BYTES = 64 << 20  # of one file, at most
 VALUES = 1 << 21  # in the JSON of one file, at most: each takes up to about 100 bytes when it is read
@@ -53,7 +59,14 @@ class ModelFileError(ValueError):
 
 
 class Damaged(Exception):
-    """What is wrong with a file; callers add its name."""
+    """What is wrong with a file; callers add its name.
+
+    ``fix`` says what to do, where writing the file again is no help.
+    """
+
+    def __init__(self, why: str, fix: str = "") -> None:
+        super().__init__(why)
+        self.fix = fix
 
 
 def can_hold(dtype: np.dtype) -> bool:
@@ -64,13 +77,18 @@ def can_hold(dtype: np.dtype) -> bool:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write(file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write texts and arrays. Large items go first, so that all are aligned."""
+def write(
+    file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.ndarray | Tensor]
+) -> None:
+    """Write texts and arrays. Large items go first, so that all are aligned.
+
+    Values of tensors are asked for one by one, so that no more than one is copied at a time.
+    """
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     header: dict[str, Any] = {"__metadata__": dict(texts)}
     end = 0
     for name, array in ordered:
-        begin, end = end, end + array.nbytes
+        begin, end = end, end + math.prod(array.shape) * array.dtype.itemsize
         header[name] = {
             "dtype": _NAMES[array.dtype],
             "shape": list(array.shape),
@@ -79,10 +97,12 @@ def write(file: IO[bytes], texts: Mapping[str, str], arrays: Mapping[str, np.nda
     text = json.dumps(header, separators=(",", ":"))  # ASCII
     text += " " * (-len(text) % 8)
     if len(text) > HEADER_BYTES or _values_in(text) > VALUES:
-        raise Damaged(f"its graph is too large: {len(text)} bytes of text")
+        raise Damaged(f"its header is too large: {len(text)} bytes of text")
     file.write(struct.pack("<Q", len(text)))
     file.write(text.encode())
     for _, array in ordered:
+        if isinstance(array, Tensor):
+            array = array.numpy()
         file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
@@ -94,7 +114,8 @@ def _values_in(text: str) -> int:
     return sum(map(text.count, ",:[{"))
 
 
-def _decoded(text: bytes) -> str:
+def decoded(text: bytes) -> str:
+    """The text of UTF-8."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:
@@ -114,6 +135,8 @@ def _no_constant(text: str) -> Any:
 
 def parse(text: str) -> Any:
     """The value of a JSON text."""
+    if _values_in(text) > VALUES:
+        raise Damaged(f"its header holds more than {VALUES} values")
     try:
         return json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
     except RecursionError:
@@ -127,8 +150,17 @@ def is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
 
 
+def not_held(name: str, dtype: Any) -> Damaged:
+    """The error for a tensor of a dtype that is not known."""
+    why = f"{name!r} has the dtype {dtype!r}, which this version does not know"
+    return Damaged(why, "convert the tensor with the program that wrote it")
+
+
 class Entry:
-    """Where one tensor lies."""
+    """Where one tensor lies, from the first byte of the data.
+
+    ``format`` is the file's word for its dtype.
+    """
 
     def __init__(self, name: str, said: Any) -> None:
         if not isinstance(said, dict) or said.keys() != {"dtype", "shape", "data_offsets"}:
@@ -136,12 +168,12 @@ class Entry:
         shape, place = said["shape"], said["data_offsets"]
         dtype = _BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
         if dtype is None:
-            raise Damaged(f"{name!r} has the dtype {said['dtype']!r}, which this version does not know")
+            raise not_held(name, said["dtype"])
         if not isinstance(shape, list) or len(shape) > _DIMENSIONS or not all(map(is_count, shape)):
             raise Damaged(f"{name!r} has no shape that a tensor can have")
         if not isinstance(place, list) or len(place) != 2 or not all(map(is_count, place)):
             raise Damaged(f"{name!r} does not say where it lies")
-        self.dtype, self.shape = dtype, tuple(shape)
+        self.format, self.dtype, self.shape = said["dtype"], dtype, tuple(shape)
         self.begin, self.end = place
         if self.end - self.begin != math.prod(shape) * dtype.itemsize:
             raise Damaged(
@@ -149,11 +181,52 @@ class Entry:
             )
 
 
-class Container:
-    """A file that is open for reading: ``texts`` by key, ``entries`` of tensors by name."""
+class Stored:
+    """The tensors of an open file: ``entries`` by name, and what else it says, ``metadata``.
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    ``mapped`` has the file's pages, or is None if bytes are to be read.
+    """
+
+    entries: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    _data: int  # the place in the file that entries count from
+
+    def __init__(self, file: IO[bytes], mapped: MappedFile | None) -> None:
+        self._file, self.mapped = file, mapped
+
+    def content(self, name: str) -> np.ndarray:
+        """The bytes of one tensor: pages of a mapped file, which are not read; else read now."""
+        if self.mapped is None:
+            return self.read(name)
+        entry = self._entry(name)
+        return self.mapped.part(self._data + entry.begin, self._data + entry.end)
+
+    def read(self, name: str) -> np.ndarray:
+        """The bytes of one tensor, read now into memory of their own."""
+        entry = self._entry(name)
+        content = np.empty(entry.end - entry.begin, np.uint8)
+        if len(content):
+            self._file.seek(self._data + entry.begin)
+            # Type checkers know no readinto of IO[bytes]; every file open for reading has it.
+            if self._file.readinto(content) != len(content):  # type: ignore[attr-defined]
+                raise Damaged(f"it ended while {name!r} was read")
+        return content
+
+    def _entry(self, name: str) -> Any:
+        entry = self.entries.get(name)
+        if entry is None:
+            raise Damaged(f"it names the tensor {name!r}, which it does not hold")
+        return entry
+
+
+class Container(Stored):
+    """A safetensors file. Its metadata are texts."""
+
+    entries: dict[str, Entry]
+    metadata: dict[str, str]
+
+    def __init__(self, file: IO[bytes], mapped: MappedFile | None = None) -> None:
+        super().__init__(file, mapped)
         start = file.tell()
         length = file.seek(0, os.SEEK_END) - start
         file.seek(start)
@@ -165,8 +238,8 @@ class Container:
         if header > HEADER_BYTES:
             raise Damaged(f"its header has {header} bytes; {HEADER_BYTES} are the limit")
         self._data = start + 8 + header
-        said = self._parsed(_decoded(file.read(header)))
-        self.texts = _texts(said.pop("__metadata__", {}))
+        said = self._parsed(decoded(file.read(header)))
+        self.metadata = _texts(said.pop("__metadata__", {}))
         self.entries = {name: Entry(name, entry) for name, entry in said.items()}
         self._check_places(length - 8 - header)
 
@@ -174,9 +247,8 @@ class Container:
     def _parsed(text: str) -> dict[str, Any]:
         if not text.startswith("{"):
             raise Damaged("it does not begin like a model file")
-        if _values_in(text) > VALUES:
-            raise Damaged(f"its header holds more than {VALUES} values")
-        return parse(text)
+        said: dict[str, Any] = parse(text)
+        return said
 
     def _check_places(self, length: int) -> None:
         end = 0
@@ -189,16 +261,18 @@ class Container:
 
     def array(self, name: str) -> np.ndarray:
         """One tensor, read now."""
-        entry = self.entries.get(name)
-        if entry is None:
-            raise Damaged(f"it names the tensor {name!r}, which it does not hold")
-        array = np.empty(entry.shape, entry.dtype)
-        if array.nbytes:
-            self._file.seek(self._data + entry.begin)
-            # Type checkers know no readinto of IO[bytes]; every file open for reading has it.
-            if self._file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
-                raise Damaged(f"it ended while {name!r} was read")
-        return array
+        return as_array(name, self._entry(name), self.read(name))
+
+    def pages(self, name: str) -> np.ndarray:
+        """One tensor of a mapped file, read-only."""
+        return as_array(name, self._entry(name), self.content(name))
+
+
+def as_array(name: str, entry: Any, content: np.ndarray) -> np.ndarray:
+    """The bytes of a tensor as elements."""
+    if entry.dtype == np.bool_ and content.max(initial=0) > 1:
+        raise Damaged(f"{name!r} is {entry.format} and has bytes other than 0 and 1")
+    return content.view(entry.dtype).reshape(entry.shape)
 
 
 def _texts(said: Any) -> dict[str, str]:

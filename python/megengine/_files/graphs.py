@@ -17,7 +17,7 @@ import numpy as np
 from .._graph.core import Call, Graph
 from ..module import Module
 from ..tensor import Tensor
-from .admitted import name_of
+from .admitted import active, name_of
 from .container import Damaged
 from .values import ValueReader, ValueWriter, expect, record
 
@@ -90,6 +90,13 @@ def check_call(call: Call) -> None:
     elif call.op == "call_method":
         check_method(call.target, what)
     call.check_saved(what)
+
+
+def check_when_read(graph: Graph) -> None:
+    """Check the calls of a graph that a pickle holds, when all that it reads from is there."""
+    admission = active()
+    if admission is not None:
+        admission.check_at_end(lambda: [*map(check_call, graph)])
 
 
 # -- what they may do ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ _KINDS: list[tuple[bytes, str, str]] = [
     # a pattern of the first bytes; what such a file is; what to do
     (rb"MEGJITGF", "a compiled graph, which trace.dump writes", "run it with utils.comp_graph_tools.GraphInference(path); utils.network.Network.load(path) edits it"),
     (rb"MGBC|.{8}mg[bv]\d", "a graph that MegEngine dumped", "load the network's state dict in its class, and dump that here"),
+    (rb"GGUF", "a GGUF file", "load its tensors with megengine.load(path)"),
     (rb"\x93NUMPY", "an array of NumPy's", "read it with numpy.load"),
     (rb"PK\x03\x04.{0,300}\.npy", "an archive of NumPy's", "read it with numpy.load, and pass what it holds as a dict"),
     (rb"PK\x03\x04", "a zip archive, as torch.save writes", "read it with torch.load, and pass its tensors as NumPy arrays"),
@@ -40,6 +41,11 @@ def first_bytes(file: IO[bytes]) -> bytes:
 def is_model_file(begin: bytes) -> bool:
     """Tells whether a file begins like a container (`container.py`): the length of a header, and a header."""
     return len(begin) > 8 and begin[8:9] == b"{" and int.from_bytes(begin[:8], "little") <= HEADER_BYTES
+
+
+def holds_tensors(begin: bytes) -> bool:
+    """Tells whether a file begins like a container or a GGUF file."""
+    return is_model_file(begin) or begin.startswith(b"GGUF")
 
 
 def kind_of(begin: bytes) -> tuple[str, str] | None:

@@ -23,7 +23,8 @@ from .admitted import Admission, Trusted, name_of
 from .container import Container, Damaged, ModelFileError, can_hold, parse, write
 from .disk import written_whole
 from .kinds import first_bytes, is_model_file, kind_of
-from .locations import MapLocation, dmap
+from .locations import MapLocation, dmap, map_device
+from .mapped import mapped_tensor
 from .values import (
     ValueReader,
     ValueWriter,
@@ -36,7 +37,7 @@ from .values import (
 )
 
 SCHEMA = 1
-_KEY = "megengine.model"  # of the text in the container
+KEY = "megengine.model"  # of the text in the container
 _DEFAULTS = {"name": None, "training": True, "quantize_disabled": False, "_short_name": None}
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 _CLASSES: dict[str, type] = {
@@ -102,7 +103,7 @@ class _Writer:
             "modules": records,
             "tensors": self._tensors,
         }
-        return {_KEY: json.dumps(model, separators=(",", ":"), allow_nan=False)}, self._arrays
+        return {KEY: json.dumps(model, separators=(",", ":"), allow_nan=False)}, self._arrays
 
     def _place(self, module: Module) -> int:
         if id(module) not in self._places:
@@ -191,31 +192,47 @@ def load(
     trusted: functions and classes of the caller that the file may name, or a mapping from names to them.
     ModelFileError, which says what is wrong and what to do, for a file that cannot be read.
     """
-    admission = Admission(trusted)
     name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else str(getattr(f, "name", type(f).__name__))
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open(f, "rb")) if isinstance(f, (str, os.PathLike)) else f
         if map_location is not None:
             stack.enter_context(dmap(map_location))
-        begin = first_bytes(file)
-        try:
-            return _Reader(Container(file), admission).result(kind)
-        except ModelFileError as error:
-            raise ModelFileError(f"cannot read {name}: {error}") from None
-        except _WRONG as error:
-            why = str(error) if isinstance(error, Damaged) else f"{type(error).__name__}: {error}"
-            fix = "the file is truncated, damaged, or not one that save() wrote: write or download it again"
-            other = None if is_model_file(begin) else kind_of(begin)
-            if other is not None:
-                why, fix = f"it is {other[0]}", other[1]
-            raise ModelFileError(f"cannot read {name}: {why}\n  fix: {fix}") from error
+        with explained(name, first_bytes(file)):
+            return read(Container(file), kind, trusted)
+
+
+def read(container: Container, kind: type[Module], trusted: Trusted) -> Any:
+    """The module that an open file holds; see `load`."""
+    return _Reader(container, Admission(trusted)).result(kind)
+
+
+@contextlib.contextmanager
+def explained(name: str, begin: bytes = b"") -> Iterator[None]:
+    """Errors of reading a file become a ModelFileError that names it.
+
+    ``begin`` are the file's first bytes, by which the error says what it is instead of a model.
+    """
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(f"cannot read {name}: {error}") from None
+    except _WRONG as error:
+        why = str(error) if isinstance(error, Damaged) else f"{type(error).__name__}: {error}"
+        fix = "the file is truncated, damaged, or not one that save() wrote: "
+        fix += "write or download it again"
+        other = None if is_model_file(begin) else kind_of(begin)
+        if other is not None:
+            why, fix = f"it is {other[0]}", other[1]
+        elif isinstance(error, Damaged) and error.fix:
+            fix = error.fix
+        raise ModelFileError(f"cannot read {name}: {why}\n  fix: {fix}") from error
 
 
 class _Reader:
     def __init__(self, container: Container, admission: Admission) -> None:
         self._container = container
         self._values = ValueReader(admission, self._tensor, self._module)
-        model = self._model(container.texts)
+        model = self._model(container.metadata)
         self._version = expect(model["version"], str)
         self._records = [
             record(item, "class attributes", "graph") for item in expect(model["modules"], list)
@@ -226,12 +243,12 @@ class _Reader:
 
     @staticmethod
     def _model(texts: dict[str, str]) -> dict[str, Any]:
-        if _KEY not in texts:
+        if KEY not in texts:
             raise ModelFileError(
                 "it holds tensors and no model, as a safetensors file\n"
-                "  fix: net.load_state_dict(safetensors.numpy.load_file(path)), with the package safetensors"
+                "  fix: net.load_state_dict(megengine.load(path))"
             )
-        model = expect(parse(texts[_KEY]), dict)
+        model = expect(parse(texts[KEY]), dict)
         schema = model.get("schema")
         if type(schema) is int and schema > SCHEMA:
             raise ModelFileError(
@@ -283,10 +300,23 @@ class _Reader:
 
     def _made(self, name: str) -> Any:
         told = record(self._told.get(name), "class", "dtype device format qparams")
-        array = self._container.array(name)
         cls = _CLASSES.get(expect(told["class"], str))
         if cls is None:
             raise Damaged(f"{name!r} is of the unknown class {told['class']!r}")
+        is_plain = cls in (Tensor, Parameter) and "dtype" not in told
+        if is_plain and self._container.mapped is not None:
+            device = map_device(expect(told["device"], str))
+            tensor = cls(mapped_tensor(self._container.pages(name), device))
+        else:
+            tensor = self._read(name, told, cls)
+        if isinstance(tensor, Tensor):
+            tensor.format = told.get("format", "default")
+            if "qparams" in told:
+                tensor._qparams = self._values(told["qparams"])
+        return tensor
+
+    def _read(self, name: str, told: dict[str, Any], cls: type) -> Any:
+        array = self._container.array(name)
         dtype = read_dtype(told["dtype"]) if "dtype" in told else array.dtype
         if dtype != array.dtype:
             raise Damaged(f"{name!r} is said to be {dtype}, its data is {array.dtype}")
@@ -296,8 +326,4 @@ class _Reader:
             return array
         if issubclass(cls, QuantizedTensor) != is_quantize(dtype):
             raise Damaged(f"{name!r} is a {cls.__name__} of {dtype}")
-        tensor = cls(array, dtype=dtype, device=expect(told["device"], str))
-        tensor.format = told.get("format", "default")
-        if "qparams" in told:
-            tensor._qparams = self._values(told["qparams"])
-        return tensor
+        return cls(array, dtype=dtype, device=expect(told["device"], str))

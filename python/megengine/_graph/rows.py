@@ -105,9 +105,9 @@ class Measured:
         self._types: dict[Any, str] = {}
         self._seconds: dict[Any, list[float]] = {}
 
-    def add(self, call: Any, types: str, seconds: float) -> None:
-        """Note one run of ``call``."""
-        self._types[call] = types
+    def add(self, call: Any, tensors: Iterable[Any], seconds: float) -> None:
+        """Note one run of ``call``, which gave ``tensors``."""
+        self._types[call] = ", ".join(type_text(x.dtype, x._tuple_shape) for x in tensors)
         self._seconds.setdefault(call, []).append(seconds)
 
     def types(self, call: Any) -> str:

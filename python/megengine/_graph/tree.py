@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..core import _tree
+from ..core._tree import PLAIN, Branch
+
 
 class Value:
     """What a call makes: it has a ``name`` and ``readers``, the calls that read it, in order of first use."""
@@ -70,25 +73,23 @@ class FrozenDict(dict[Any, Any]):
         return FrozenDict, (tuple(self.items()),)
 
 
-def rebuild(tree: Any, each: Callable[[Any], Any], make_list: type, make_dict: type) -> Any:
-    """``tree`` with ``each`` of the children of its top container; the leaf itself otherwise."""
-    if isinstance(tree, tuple):
-        items = [each(item) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
-    if isinstance(tree, list):
-        return make_list([each(item) for item in tree])
-    if isinstance(tree, dict):
-        return make_dict({key: each(item) for key, item in tree.items()})
-    if isinstance(tree, slice):
-        return slice(each(tree.start), each(tree.stop), each(tree.step))
-    return tree
+_FROZEN: dict[type, type] = {list: FrozenList, FrozenList: FrozenList, tuple: tuple, dict: FrozenDict, FrozenDict: FrozenDict}
+PLAIN |= {FrozenList: list, FrozenDict: dict}
+
+
+def opened(tree: Any) -> Branch | None:
+    """A container of arguments, a plain one in the place of one of another class; None for a leaf."""
+    if not isinstance(tree, (tuple, list, dict, slice)):
+        return None
+    branch = _tree.opened(tree)
+    if branch is None or branch.kind is slice or hasattr(branch.kind, "_fields"):
+        return branch
+    return branch._replace(kind=next(kind for kind in (tuple, list, dict) if isinstance(tree, kind)))
 
 
 def map_leaves(tree: Any, fn: Callable[[Any], Any]) -> Any:
     """A new tree with ``fn(leaf)`` for each leaf. Containers become plain tuples, lists and dicts."""
-    if isinstance(tree, (tuple, list, dict, slice)):
-        return rebuild(tree, lambda item: map_leaves(item, fn), list, dict)
-    return fn(tree)
+    return _tree.mapped(tree, fn, opened)
 
 
 def map_values(tree: Any, fn: Callable[[Any], Any]) -> Any:
@@ -98,22 +99,12 @@ def map_values(tree: Any, fn: Callable[[Any], Any]) -> Any:
 
 def freeze(tree: Any) -> Any:
     """The same tree with lists and dicts that cannot be changed in place."""
-    if isinstance(tree, (tuple, list, dict)):
-        return rebuild(tree, freeze, FrozenList, FrozenDict)
-    return tree
+    return _tree.mapped(tree, lambda leaf: leaf, opened, _FROZEN)
 
 
 def leaves(tree: Any) -> Iterator[Any]:
     """Every leaf of ``tree``, from left to right."""
-    if isinstance(tree, slice):
-        tree = (tree.start, tree.stop, tree.step)
-    elif isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (tuple, list)):
-        yield tree
-        return
-    for item in tree:
-        yield from leaves(item)
+    return _tree.leaves(tree, opened)
 
 
 def values_in(tree: Any) -> Iterator[Any]:

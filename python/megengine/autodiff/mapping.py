@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from .. import _core
 from ..core import ops
-from ..core._tree import Branch, branch_of
+from ..core._tree import Branch, branch_of, leaves, mapped
 from ..tensor import Tensor
 from ._batched import Batched, Level, mapping
 
@@ -140,16 +140,8 @@ def _moved(value: Tensor, source: int, target: int) -> Tensor:
     return ops.transpose(value, perm=tuple(perm))
 
 
-def _fronts(tree: Any) -> Iterator[_Front]:
-    if isinstance(tree, _Front):
-        yield tree
-    elif (branch := branch_of(tree)) is not None:
-        for part in branch.parts:
-            yield from _fronts(part)
-
-
 def _size(trees: list[Any]) -> int:
-    fronts = [front for tree in trees for front in _fronts(tree)]
+    fronts = [leaf for leaf in leaves(trees, branch_of) if isinstance(leaf, _Front)]
     sizes = {front.value._tuple_shape[0] for front in fronts}
     if len(sizes) == 1:
         _core.note_extent_read(fronts[0].value, 0)
@@ -159,10 +151,7 @@ def _size(trees: list[Any]) -> int:
 
 
 def _examples(level: Level, tree: Any) -> Any:
-    if isinstance(tree, _Front):
-        return level.of(tree.value)
-    branch = branch_of(tree)
-    return tree if branch is None else branch.made_of([_examples(level, part) for part in branch.parts])
+    return mapped(tree, lambda leaf: level.of(leaf.value) if isinstance(leaf, _Front) else leaf)
 
 
 def _results(level: Level, result: Any, axis: Any, where: str = "the result") -> Any:

@@ -1,17 +1,18 @@
 """Containers of tensors: lists, tuples, named tuples, dicts, slices and dataclasses, in one another.
 
-What is computed is looked for in these by everybody: traces, guards, batches and traced modules (whose `pytree` adds registered classes).
-Arguments in module graphs stay as the program wrote them (`_graph.tree`).
+Everybody looks for tensors in these: traces, guards, batches and module graphs, whose arguments may be containers of other
+classes (`_graph.tree`). `traced_module.pytree` adds classes that programs register.
 """
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ..tensor import Tensor
 
 LEAF = object()  # stands for a tensor
+PLAIN: dict[type, type] = {list: list, tuple: tuple, dict: dict}  # class of containers -> that of those made anew
 
 
 class Branch(NamedTuple):
@@ -69,13 +70,34 @@ def opened(value: Any) -> Branch | None:
     return Branch(type(value), None, list(value)) if isinstance(value, (list, tuple)) else None
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """What stands in a tree, `opened`, in order."""
-    if (branch := opened(value)) is None:
-        yield value
-        return
-    for part in branch.parts:
-        yield from leaves(part)
+Opener = Callable[[Any], Branch | None]  # tells what is a container
+
+
+def leaves(value: Any, branch_of: Opener = opened) -> Iterator[Any]:
+    """What stands in a tree, in order."""
+    kind, parts = PLAIN.get(type(value)), value
+    if kind is dict:
+        parts = value.values()
+    elif kind is None:
+        if (branch := branch_of(value)) is None:
+            yield value
+            return
+        parts = branch.parts
+    for part in parts:
+        yield from leaves(part, branch_of)
+
+
+def mapped(value: Any, each: Callable[[Any], Any], branch_of: Opener = branch_of, kinds: dict[type, type] = PLAIN) -> Any:
+    """A tree like ``value`` with ``each(leaf)`` in the place of each leaf; ``kinds`` are those of its containers."""
+    kind: Any = kinds.get(type(value))
+    if kind is None:
+        if (branch := branch_of(value)) is None:
+            return each(value)
+        branch = branch._replace(kind=kinds.get(branch.kind, branch.kind))
+        return branch.made_of([mapped(part, each, branch_of, kinds) for part in branch.parts])
+    if issubclass(kind, dict):
+        return kind({name: mapped(part, each, branch_of, kinds) for name, part in value.items()})
+    return kind([mapped(part, each, branch_of, kinds) for part in value])
 
 
 def flatten(value: Any, found: list[Tensor], seen: dict[int, Branch] | None = None) -> Any:

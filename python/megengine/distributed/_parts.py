@@ -35,8 +35,10 @@ class ShardedParameter(Parameter):
         """What amp asks: is it so in all processes?"""
         return all_reduce_min(value.astype("float32"), self._group)
 
-    def _as_part(self, part: Tensor | None = None) -> Part:
-        return Part(self if part is None else part, self._shape_of_whole, self._group.rank * self._tuple_shape[0])
+    def _as_part(self, part: Tensor | None = None, shape: tuple[int, ...] | None = None) -> Part:
+        """shape: of the whole that ``part`` belongs to; that of the parameter unless given."""
+        part = self if part is None else part
+        return Part(part, self._shape_of_whole if shape is None else shape, self._group.rank * part._tuple_shape[0])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ShardedParameter:
         copied: Any = Parameter(self.detach())
@@ -57,10 +59,12 @@ def whole_shape(tensor: Tensor) -> tuple[int, ...]:
     return tensor._shape_of_whole if isinstance(tensor, ShardedParameter) else tensor._tuple_shape
 
 
-def whole_array(tensor: Tensor, value: Tensor) -> np.ndarray:
-    """``value``, which belongs to ``tensor`` and has its shape; where that is a part, of all processes, which call it together."""
+def whole_array(tensor: Tensor, value: Tensor, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """``value``, which belongs to ``tensor``; where that is a part, of all processes, which call it together.
+
+    shape: of the whole; that of ``tensor`` unless given."""
     if isinstance(tensor, ShardedParameter):
-        value = whole_of(all_gather(value, tensor._group), tensor._shape_of_whole)
+        value = whole_of(all_gather(value, tensor._group), tensor._shape_of_whole if shape is None else shape)
     return value.numpy()
 
 
@@ -68,7 +72,8 @@ def own_array(tensor: Tensor, whole: np.ndarray) -> np.ndarray:
     """The inverse: what ``tensor`` has of an array of the whole's size."""
     if not isinstance(tensor, ShardedParameter):
         return whole.reshape(tensor._tuple_shape)
-    size, count = tensor._group.size, tensor._tuple_shape[0]
+    size = tensor._group.size
+    count = -(-whole.size // size)
     flat = np.pad(whole.reshape(-1), (0, count * size - whole.size))
     return np.ascontiguousarray(flat[tensor._group.rank * count :][:count])
 

@@ -402,8 +402,8 @@ def _read(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray], list[dict[s
         with open(os.path.join(path, shard["file"]), "rb") as file:
             _check(file, shard)
             container = Container(file)
-            states.append(json.loads(container.texts["random"]))
-            for name, begin in json.loads(container.texts["begins"]).items():
+            states.append(json.loads(container.metadata["random"]))
+            for name, begin in json.loads(container.metadata["begins"]).items():
                 filled[name] += _place(arrays, name, container.array(name), manifest["shapes"][name], begin)
     for name, count in filled.items():
         if count < math.prod(manifest["shapes"][name]):

@@ -39,8 +39,8 @@ def fully_shard(
     Parameters
     ----------
     module : Module
-        A network. Make its optimizer afterwards: SGD, Adam, AdamW, RMSprop, Lion, Adagrad or
-        Adadelta.
+        A network. Make its optimizer afterwards: SGD, Adam, AdamW, Adam8bit, AdamW8bit,
+        RMSprop, Lion, Adagrad or Adadelta.
     group : Group
         The processes that share it.
     reduce_method : str

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from ..core import ops
-from ..core._tree import LEAF, Branch, branch_of, flatten, unflatten
+from ..core._tree import LEAF, Branch, branch_of, flatten, mapped, unflatten
 from ..core.tensor.quantized import QuantizedTensor
 from ..tensor import Tensor
 from .tensor import stack
@@ -31,12 +31,13 @@ def _quantized_as(leaf: Tensor, like: Tensor) -> Tensor:
     return QuantizedTensor(leaf, like.dtype) if isinstance(like, QuantizedTensor) else leaf
 
 
+_ALIKE = "return the same containers, with the same names"
 _CONVERTS = "convert it with astype, reshape or F.broadcast_to, on either side"
 
 
 def says_types_differ(error: TypeError) -> bool:
-    """Have two functions, or two trips, given values of different types?"""
-    return _CONVERTS in str(error)
+    """Have two functions, or two trips, given values of different types, or in different containers?"""
+    return any(way in str(error) for way in (_CONVERTS, _ALIKE))
 
 
 class _Tree:
@@ -45,20 +46,18 @@ class _Tree:
     def __init__(self, what: str, value: Any) -> None:
         self.what = what
         self.leaves: list[Tensor] = []
-        self._shape = flatten(self._of_tensors(value), self.leaves)
+        self._shape = flatten(mapped(value, self._tensor_of), self.leaves)
 
-    def _of_tensors(self, value: Any) -> Any:
-        if value is None or isinstance(value, Tensor):
-            return value
-        if isinstance(value, bool | int | float | np.ndarray | np.generic):
-            return Tensor(value)
-        if (branch := branch_of(value)) is None:
-            _fail(
-                f"{self.what} holds a {type(value).__name__}",
-                "it is made of Tensors, numbers and None, in lists, tuples and dicts",
-                "let the function read it from outside, or make a Tensor of it",
-            )
-        return branch.made_of([self._of_tensors(part) for part in branch.parts])
+    def _tensor_of(self, leaf: Any) -> Any:
+        if leaf is None or isinstance(leaf, Tensor):
+            return leaf
+        if isinstance(leaf, bool | int | float | np.ndarray | np.generic):
+            return Tensor(leaf)
+        _fail(
+            f"{self.what} holds a {type(leaf).__name__}",
+            "it is made of Tensors, numbers and None, in lists, tuples and dicts",
+            "let the function read it from outside, or make a Tensor of it",
+        )
 
     def filled(self, leaves: list[Tensor]) -> Any:
         """The same tree of other tensors, of which those of quantized ones are quantized as these are."""
@@ -95,7 +94,7 @@ class _Tree:
             _fail(
                 f"{self.what} {how} as another tree",
                 f"{path or 'it'} was {_text_of(shape)} and is {_text_of(value)}",
-                "return the same containers, with the same names",
+                _ALIKE,
             )
 
 

@@ -15,8 +15,16 @@ from ..core.tensor.quantized import QuantizedTensor, in_dtype, real_values
 from ..core.tensor.shapes import as_pair
 from ..tensor import Tensor
 from . import _conv
+from .block_weights import dequantize_blocks, linear_of_blocks, quantize_blocks
 
-__all__ = ["batch_conv_bias_activation", "conv_bias_activation", "conv_transpose2d"]
+__all__ = [
+    "batch_conv_bias_activation",
+    "conv_bias_activation",
+    "conv_transpose2d",
+    "dequantize_blocks",
+    "linear_of_blocks",
+    "quantize_blocks",
+]
 
 IntPair = int | Sequence[int]  # one for both axes, or one each
 

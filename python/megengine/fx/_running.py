@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import module as M
-from .._graph.rows import Measured, type_text
+from .._graph.rows import Measured
 from ..module._reach import kept_tensors, tensors_in
 from .graph import Graph
 from .node import Argument, Node, Target, attribute_at, map_arg
@@ -322,8 +322,7 @@ class _Stopwatch(Interpreter):
         start = time.perf_counter()
         value = getattr(self, n.op)(n.target, args, kwargs)
         seconds = time.perf_counter() - start
-        types = ", ".join(type_text(x.dtype, x._tuple_shape) for x in tensors_in(value))
-        self.measured.add(((), n), types, seconds)
+        self.measured.add(((), n), tensors_in(value), seconds)
         return value
 
 

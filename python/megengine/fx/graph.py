@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import random
-from .._files import admitted
-from .._files.graphs import check_call
+from .._files.graphs import check_when_read
 from .._files.values import ValueReader
 from .._graph import core
 from .._graph.core import Call, GraphError, copy_calls
@@ -610,13 +609,7 @@ class Graph(core.Graph):
             node = self.create_node(op, target, args, kwargs, name, type_expr)
             node.meta, node.source = meta, source
             nodes.append(node)
-        admission = admitted.active()
-        if admission is not None:
-            admission.check_at_end(self._check_calls)
-
-    def _check_calls(self) -> None:
-        for node in self:
-            check_call(node)
+        check_when_read(self)
 
     def _read(self, op: str, name: str, target: Target, item: dict[str, Any], reader: ValueReader) -> Node:
         """Make the node of a record in a file."""

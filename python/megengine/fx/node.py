@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
 import sys
 import types
@@ -13,10 +15,12 @@ from .. import random
 from .._files.container import Damaged
 from .._files.graphs import at_path
 from .._graph.core import Call, GraphError
+from .._graph.redirect import original_of
 from .._graph.rows import KINDS, Row, type_text
 from .._graph.tree import Value, map_leaves, map_values, tree_text
 from ..core._origin import users_line
 from ..module._reach import get_expand_structure
+from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -101,6 +105,22 @@ def _acts(fn: Callable[..., Any]) -> bool:
 def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
     """``tree`` with ``fn(leaf)`` in place of each leaf, node or not."""
     return map_leaves(tree, fn)
+
+
+@functools.lru_cache(maxsize=4096)
+def signature_of(callee: object) -> inspect.Signature | None:
+    """Parameters of a function or method as its definition has them; None where nothing tells them."""
+    if isinstance(callee, types.WrapperDescriptorType):
+        # An operator in C says "($self, value, mod=None, /)". inspect.signature compiles that, and printing a file's graph runs no compiler.
+        names = [part.strip(" $") for part in (getattr(callee, "__text_signature__", None) or "").strip("()").split(",") if part.strip() != "/"]
+        kinds = inspect.Parameter
+        return inspect.Signature([
+            kinds(name.removesuffix("=None"), kinds.POSITIONAL_ONLY, default=None if "=" in name else kinds.empty) for name in names
+        ])  # fmt: skip
+    try:
+        return inspect.signature(original_of(cast(Callable[..., Any], callee)))
+    except (TypeError, ValueError):
+        return None
 
 
 def is_public_random(target: object) -> bool:
@@ -248,6 +268,38 @@ class Node(Call, Value):
         """The module that is called or the attribute that is read. AttributeError when it is gone."""
         owner = self._maker.owning_module
         return None if owner is None else attribute_at(owner, self.target)
+
+    def _module_called(self) -> Any:
+        """The module that is called; None when it is gone, or the graph has no module."""
+        return attribute_at(self._maker.owning_module, self.target, default=None)
+
+    def _parameters(self) -> inspect.Signature | None:
+        """The parameters that take `args` and `kwargs`; None where nothing tells them."""
+        if self.op == "call_function":
+            return signature_of(self.target)
+        if self.op == "call_method":
+            return signature_of(getattr(Tensor, self.target, None))
+        found = signature_of(getattr(type(self._module_called()), "forward", None)) if self.op == "call_module" else None
+        return found and found.replace(parameters=[*found.parameters.values()][1:])  # without self
+
+    def arguments_by_name(self) -> dict[str, Any] | None:
+        """Returns the arguments by the names of the parameters of what is called, with the defaults
+        of those left out.
+
+        Returns
+        -------
+        dict of str or None
+            The arguments; None where the parameters are not known, or take other arguments.
+        """
+        signature = self._parameters()
+        if signature is None:
+            return None
+        try:
+            bound = signature.bind(*self.args, **self.kwargs)
+        except TypeError:
+            return None
+        bound.apply_defaults()
+        return dict(bound.arguments)
 
     _fields = "meta"
 
@@ -416,7 +468,7 @@ class Node(Call, Value):
 
     def _module_writes(self) -> bool:
         """A module in training mode may update its statistics."""
-        module = attribute_at(self._maker.owning_module, self.target, default=None)
+        module = self._module_called()
         return bool(getattr(module, "training", False)) and any(True for _ in module.buffers())
 
     # -- text ------------------------------------------------------------------------------------
@@ -449,7 +501,7 @@ class Node(Call, Value):
             "output": f"return {args}",
             "placeholder": f"default {args}" if self.args else "",
         }[self.op]
-        module = attribute_at(self._maker.owning_module, callee, default=None) if self.op == "call_module" else None
+        module = self._module_called() if self.op == "call_module" else None
         about = f"{type(module).__name__}({module._module_info_string()})" if isinstance(module, M.Module) else ""
         return Row(KINDS[self.op], self.name, callee, call, about, source=self.source)
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import copy
-import functools
-import inspect
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from .. import functional as F
 from .. import module as M
-from .._graph.redirect import original_of
-from ..tensor import Tensor
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node, attribute_at, map_arg
@@ -148,33 +144,10 @@ def _results(graph: Graph) -> tuple[Any, ...]:
 # -- what a call does, whatever way its arguments are written -------------------------------------
 
 
-@functools.lru_cache(maxsize=4096)
-def _signature(target: Any) -> inspect.Signature | None:
-    try:
-        return inspect.signature(original_of(target))
-    except (TypeError, ValueError):
-        return None
-
-
-def _bound(node: Node, owner: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments by name with defaults filled in, where the signature is known."""
-    signature, args = None, node.args
-    if node.op == "call_function":
-        signature = _signature(node.target)
-    elif node.op == "call_method":
-        signature = _signature(getattr(Tensor, node.target, None))
-    elif node.op == "call_module":
-        module = attribute_at(owner, node.target, default=None) if owner is not None else None
-        signature = _signature(type(module).forward) if module is not None else None
-        args = (None, *args)  # self
-    if signature is None:
-        return node.args, node.kwargs
-    try:
-        bound = signature.bind(*args, **node.kwargs)
-    except TypeError:
-        return node.args, node.kwargs
-    bound.apply_defaults()
-    return (), dict(bound.arguments)
+def _bound(node: Node) -> Any:
+    """Arguments by name with defaults filled in, where the parameters are known."""
+    named = node.arguments_by_name()
+    return (node.args, node.kwargs) if named is None else named
 
 
 class _Pattern:
@@ -188,7 +161,6 @@ class _Pattern:
         self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
         self.inner = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
         self.outputs = _results(graph)
-        self.owner = graph.owning_module
         if not self.inner or any(
             not isinstance(node, Node) or node.op == "placeholder" for node in self.outputs
         ):
@@ -198,7 +170,7 @@ class _Pattern:
         unread = [n for n in self.inner if not n.users]
         if unread:
             raise ValueError(f"node {unread[0].describe()} of the pattern leads to no result")
-        self._arguments = {node: _bound(node, self.owner) for node in self.inner}
+        self._arguments = {node: _bound(node) for node in self.inner}
 
     def match_at(
         self, node: Node, claimed: set[Node], positions: dict[Node, int]
@@ -252,8 +224,7 @@ class _Pattern:
         if not isinstance(node, Node) or node.op != wanted.op or node.target != wanted.target:
             return
         binding = {**binding, wanted: node}
-        owner = node._maker.owning_module
-        yield from self._tree(self._arguments[wanted], _bound(node, owner), binding)
+        yield from self._tree(self._arguments[wanted], _bound(node), binding)
         if wanted.target in _COMMUTATIVE and len(node.args) == len(wanted.args) == 2:
             yield from self._tree(wanted.args, node.args[::-1], binding)
 

@@ -70,7 +70,7 @@ def verify_same(before: M.Module, after: GraphModule, inputs: object, tolerance:
     """
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     want, got = before(*_fresh(args)), after(*_fresh(args))
-    why = _difference(want, got, tolerance)
+    why = difference(want, got, tolerance)
     if why is None:
         return
     where = _first_different(before, after, args, tolerance)
@@ -86,25 +86,34 @@ def _fresh(args: Any) -> Any:
     return map_leaves(args, lambda leaf: Tensor(leaf) if isinstance(leaf, Tensor) else leaf)
 
 
-def _difference(want: Any, got: Any, tolerance: float) -> str | None:
-    """How two trees differ; None when they do not."""
+def difference(want: object, got: object, tolerance: float, least_scale: float = 0.0) -> str | None:
+    """How two trees of tensors, arrays and constants differ; None when they do not.
+
+    tolerance: relative to the largest element of each tensor, or to ``least_scale`` where all are smaller.
+    """
     wanted, gotten = list(leaves(want)), list(leaves(got))
     if len(wanted) != len(gotten):
         return f"{len(gotten)} values instead of {len(wanted)}"
     for a, b in zip(wanted, gotten, strict=True):
-        a, b = (leaf.numpy() if isinstance(leaf, Tensor) else leaf for leaf in (a, b))
+        a, b = map(_array, (a, b))
         if np.shape(a) != np.shape(b):
             return f"shape {list(np.shape(b))} instead of {list(np.shape(a))}"
         if not isinstance(a, np.ndarray) or a.dtype.kind not in "fc":
             if not np.array_equal(a, b):
                 return "other elements" if isinstance(a, np.ndarray) else f"{b!r} instead of {a!r}"
             continue
-        scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+        scale = float(np.abs(a[np.isfinite(a)]).max(initial=least_scale))
         if not np.allclose(a, b, rtol=0, atol=tolerance * scale, equal_nan=True):
             return (
                 f"off by {float(np.abs(a - b).max()):.3g}, where the largest element is {scale:.3g}"
             )
     return None
+
+
+def _array(leaf: Any) -> Any:
+    """A tensor as an array of numbers that NumPy compares; other leaves as they are."""
+    value = leaf.numpy() if isinstance(leaf, Tensor) else leaf
+    return value.astype(np.float32) if isinstance(value, np.ndarray) and value.dtype.kind == "V" else value  # bfloat16
 
 
 def _first_different(
@@ -117,7 +126,7 @@ def _first_different(
     for node, value in values_of(after, args):
         name = node.meta.get(_COMPUTES, node.name)
         if node.op != "output" and name in wanted:
-            why = _difference(wanted[name], value, tolerance)
+            why = difference(wanted[name], value, tolerance)
             if why is not None:
                 return f"{node.describe()}: {why}"
     return None

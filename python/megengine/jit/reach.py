@@ -148,7 +148,7 @@ LIBRARIES: dict[str, Library] = {
     "megengine": Library(moves=ALL, acts=ALL, is_base=True),
     **dict.fromkeys((
         "megengine._core", "megengine.core.ops", "megengine.core.tensor", "megengine.tensor", "megengine.amp", "megengine.distributions", "megengine.quantization",
-        "megengine.onnx.functions",
+        "megengine.onnx.functions", "megengine.utils.mkldnn",
     ), Library(is_base=True)),
     **dict.fromkeys(("megengine.module", "megengine.optimizer", "megengine.autodiff"), Library(is_base=True, reads_grads=True)),
     "megengine.functional": Library(moves={"get_execution_strategy"}, acts={"set_execution_strategy"}, is_base=True),

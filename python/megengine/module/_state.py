@@ -12,7 +12,7 @@ import numpy as np
 from ..core._registry import WrongKey
 from ..core.tensor.dtype import is_quantize
 from ..core.tensor.quantized import QuantizedTensor
-from ..distributed._parts import own_array, whole_array, whole_shape
+from ..distributed._parts import ShardedParameter, own_array, whole_array, whole_shape
 from ..tensor import Tensor
 from ._structure import _flatten, _is_module, _is_tensor, all_paths
 
@@ -145,8 +145,28 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
     _check_shape(key, target, value, flat)
+    if isinstance(value, Tensor) and _can_share(target, value):
+        target._reset(value.detach())
+        return
     array = _array(value)
     array = own_array(target, array)
     target._reset(Tensor(array, device=str(target.device)))
     if isinstance(target, QuantizedTensor) and is_quantize(array.dtype):
         target._quantized_dtype = array.dtype  # integers mean nothing without their scale
+
+
+def _can_share(target: Tensor, value: Tensor) -> bool:
+    """Whether ``target`` may hold the value of another tensor without a copy.
+
+    A mapped file then stays unread. A write gives a tensor another value, so neither of the two
+    sees writes to the other.
+    """
+    special = ShardedParameter, QuantizedTensor
+    return (
+        value._tuple_shape == target._tuple_shape
+        and value.device == target.device
+        and value._layout == "row_major"
+        and value.dtype not in (np.int64, np.float64)
+        and not isinstance(target, special)
+        and not isinstance(value, special)
+    )

@@ -6,12 +6,15 @@ Sources: Glorot & Bengio 2010, "Understanding the difficulty of training deep fe
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 import numpy as np
 
-from .. import _words, random
+from .. import _core, _words, random
 from ..tensor import Tensor
 
 __all__ = [
@@ -23,6 +26,7 @@ __all__ = [
     "msra_uniform_",
     "normal_",
     "ones_",
+    "skipped",
     "uniform_",
     "xavier_normal_",
     "xavier_uniform_",
@@ -108,7 +112,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
     >>> bool((abs(x.numpy()) <= 1).all())
     True
     """
-    _write(tensor, random.uniform(a, b, size=tensor._tuple_shape))
+    _draw(tensor, random.uniform, a, b)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
@@ -130,12 +134,58 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
     >>> round(float(x.mean().item()), 1)
     3.0
     """
-    _write(tensor, random.normal(mean, std, size=tensor._tuple_shape))
+    _draw(tensor, random.normal, mean, std)
 
 
-def _write(tensor: Tensor, value: Tensor) -> None:
+def _draw(tensor: Tensor, draws: Callable[..., Tensor], *parameters: float) -> None:
+    if _is_skipped():
+        _leave(tensor)
+        return
+    value = draws(*parameters, size=tensor._tuple_shape)
     value = value if value.dtype == tensor.dtype else value.astype(tensor.dtype)
     tensor._reset(value.to(tensor.device))
+
+
+_skipped: ContextVar[bool] = ContextVar("skipped", default=False)
+
+
+def _is_skipped() -> bool:
+    return _skipped.get()
+
+
+def _leave(tensor: Tensor) -> None:
+    """Gives a weight that is not drawn zeros, which take memory when they are first read."""
+    tensor._reset(_core.zeros(tensor._tuple_shape, tensor.dtype, str(tensor.device)))
+
+
+@contextlib.contextmanager
+def skipped() -> Iterator[None]:
+    """Context manager: weights of layers that are made inside are 0 where they would be drawn at
+    random, and take no memory on the host.
+
+    It serves layers whose weights come from a file: a model that is mapped
+    (``mge.load(path, mmap=True)``) is then never in memory twice. No random numbers are drawn.
+    Constant values, such as the ones of a normalization, are written as always.
+
+    Yields
+    ------
+    None
+        Nothing.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> with M.init.skipped():
+    ...     layer = M.Linear(3, 2)
+    >>> layer.load_state_dict({"weight": [[1.0, 2.0, 3.0]] * 2, "bias": [0.0, 1.0]})
+    >>> layer(mge.Tensor([1.0, 1.0, 1.0])).tolist()
+    [6.0, 7.0]
+    """
+    token = _skipped.set(True)
+    try:
+        yield
+    finally:
+        _skipped.reset(token)
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

@@ -639,8 +639,9 @@ class Module(Holder):
         Parameters
         ----------
         state_dict : mapping of str or callable
-            Mapping of paths to arrays or Tensors; or a function of (path, tensor) that returns an
-            array, or None to leave the tensor as it is.
+            Mapping of paths to arrays or Tensors, such as `megengine.load` returns for a
+            safetensors file; or a function of (path, tensor) that returns an array, or None to
+            leave the tensor as it is.
         strict : bool
             Whether missing and unused keys are errors; False only warns of them.
 
@@ -659,7 +660,9 @@ class Module(Holder):
         Notes
         -----
         Tensors keep device and format, and take the arrays' dtypes. After either error nothing has
-        been written, unless by a function.
+        been written, unless by a function. A Tensor of the same shape and device is not copied:
+        both have one value in memory until one of them is written to. So weights of a mapped file
+        stay pages of it until an optimizer updates them.
 
         Examples
         --------

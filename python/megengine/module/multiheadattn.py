@@ -10,6 +10,7 @@ import numpy as np
 from .. import functional as F
 from .. import random
 from ..tensor import Parameter, Tensor
+from . import init
 from .module import Module
 
 __all__ = ["MultiHeadAttention"]
@@ -116,6 +117,10 @@ class MultiHeadAttention(Module):
 
     def reset_parameters(self) -> None:
         """Draws new initial values: weights uniform as by `init.xavier_uniform_`, biases zero."""
+        if init._is_skipped():
+            for parameter in self.parameters():
+                init._leave(parameter)
+            return
         parts = []
         for rows in self._rows():
             bound = math.sqrt(6.0 / (rows + self.embed_dim))

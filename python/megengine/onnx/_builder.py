@@ -14,10 +14,10 @@ from .. import functional as F
 from .. import fx
 from ..module import Module
 from ..tensor import Parameter, Tensor
-from ._proto import OnnxError, held_as, onnx
+from ._proto import NARROW_AS, OnnxError, held_as, onnx
 from .functions.arrays import constant
 
-REAL = frozenset({"float32", "float16", "bfloat16"})
+REAL = frozenset({"float64", "float32", "float16", "bfloat16"})
 MOST_ELEMENTS = 1024  # of a value that is kept as known while loading
 _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 
@@ -28,6 +28,7 @@ class Operand:
 
     shape: None where it is not known, and in the place of extents that differ from call to call. dtype: ours, "" unknown.
     is_of_sizes: it follows from extents and constants alone.
+    narrow: TensorProto's number of the dtype in the file, where a wider one holds it.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Operand:
     shape: tuple[int | None, ...] | None = None
     partial: np.ma.MaskedArray | None = None  # what is known of the elements: others are masked
     is_of_sizes: bool = False
+    narrow: int = 0
+    is_tensor: bool = True  # else a sequence, or an optional value
 
     def hold(self, array: np.ndarray) -> None:
         """The value is known."""
@@ -162,5 +165,6 @@ class Builder:
 
 
 def array_of(tensor: object) -> np.ndarray:
-    """A TensorProto as an array."""
-    return onnx().numpy_helper.to_array(tensor)
+    """A TensorProto as an array, of a wider dtype where there are no tensors of its own."""
+    array = onnx().numpy_helper.to_array(tensor)
+    return array.astype(NARROW_AS[array.dtype.name]) if array.dtype.name in NARROW_AS else array

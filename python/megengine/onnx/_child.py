@@ -18,22 +18,22 @@ def upgrade(model: onnx.ModelProto, opset: str) -> onnx.ModelProto:
 
 
 def inline(model: onnx.ModelProto, *ops: str) -> onnx.ModelProto:
-    """Functions of the model replaced by their nodes, and ``ops`` by those by which ONNX defines them."""
+    """Functions of the model replaced by their nodes, and ``ops``, DOMAIN:OP each, by those by which ONNX defines them."""
     if not ops:
         return onnx.inliner.inline_local_functions(model)
+    named = [(domain, op) for domain, _, op in (text.rpartition(":") for text in ops)]
     for node in model.graph.node:
-        if node.op_type in ops:
+        if (node.domain, node.op_type) in named:
             add_defaults(node, model)
     typed = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    names = [("", op) for op in ops]
-    return onnx.inliner.inline_selected_functions(typed, names, exclude=False, inline_schema_functions=True)
+    return onnx.inliner.inline_selected_functions(typed, named, exclude=False, inline_schema_functions=True)
 
 
 def add_defaults(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
     """The inliner leaves references to attributes that a node does not have."""
     given = {attribute.name for attribute in node.attribute}
-    opset = max(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-    for name, row in onnx.defs.get_schema(node.op_type, opset).attributes.items():
+    opset = max(entry.version for entry in model.opset_import if entry.domain in (node.domain, node.domain or "ai.onnx"))
+    for name, row in onnx.defs.get_schema(node.op_type, opset, node.domain).attributes.items():
         if name not in given and row.default_value.name:
             node.attribute.append(row.default_value)
 

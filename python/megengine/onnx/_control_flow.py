@@ -68,6 +68,12 @@ class Holder:
         """What the graphs read from outside; small constants they hold themselves."""
         return self.tensors(operand for operand in self._outside.values() if not operand.is_small)
 
+    def are_tensors(self) -> list[bool]:
+        """Of each result that the graphs tell of: is it a tensor? Else it is a sequence, or an optional value."""
+        graph = next(iter(self.graphs.values()))
+        found = [not (info.type.HasField("sequence_type") or info.type.HasField("optional_type")) for info in graph.output]
+        return found[1:] if self.node.op_type == "Loop" else found
+
     def check_counts(self, graph: Any, inputs: int, outputs: int) -> None:
         """OnnxError unless the graph has that many inputs, and that many results; those of a loop may be more."""
         found = len(graph.output)
@@ -77,20 +83,28 @@ class Holder:
                 f"  why: the node needs {inputs} and {outputs}\n  fix: export the model again: the file is damaged"
             )
 
-    def load(self, name: str, given: Sequence[Any] = ()) -> Loader:
-        """What is made of a graph. given: values for each of its own inputs, as `Probes.of` gives them."""
-        return self.loader.held(self.graphs[name], given, self._outside)
+    def load(self, name: str, given: Sequence[Any] = (), states: Sequence[Operand] = ()) -> Loader:
+        """What is made of a graph. given: values for each of its own inputs, as `Probes.of` gives them. states: what its last inputs are first."""
+        return self.loader.held(self.graphs[name], given, self._outside, states)
 
-    def check_states(self, inner: Loader, states: Sequence[Operand], first: int) -> None:
-        """OnnxError for a state that a trip returns, from its output ``first`` on, in another type."""
+    def check_states(self, inner: Loader, states: Sequence[Operand], first: int, may_change: bool = False) -> bool:
+        """OnnxError for a state that a trip returns, from its output ``first`` on, in another type. may_change: its shape.
+
+        Tells whether all states stay tensors of the types that they are.
+        """
+        stay = all(state.is_tensor for state in states)
         for before, info in zip(states, inner.graph.output[first:], strict=False):
             after = inner.result(info.name)
-            if not before.may_become(after):
+            if before.is_tensor and not before.may_become(after):
+                stay = False
+                if may_change and not (before.dtype and after.dtype and before.dtype != after.dtype):
+                    continue
                 raise OnnxError(
                     f"{self.what}: the state {before.name!r} comes back as another type\n"
                     f"  why: it was {before.type_text} and is {after.type_text}\n"
                     "  fix: let the model bring both to one shape and dtype"
                 )
+        return stay
 
     def module(self, name: str, inner: Loader) -> fx.Node:
         """The node that gives a graph as a module. ValueError where some of it, which is listed, has no counterpart."""
@@ -146,24 +160,25 @@ def _scan(holder: Holder) -> fx.Node:
 
 @_holds_graphs("Loop")
 def _loop(holder: Holder) -> fx.Node:
-    """A scan where the trips can be counted before, else a while_loop, which stacks nothing."""
+    """A scan where the trips can be counted before, else a while_loop, if states keep their types and nothing is stacked by it."""
     probes, call = holder.loader.probes, holder.loader.builder.call
     trips, condition = [*holder.inputs, None, None][:2]
     states, graph = holder.needed(2), holder.graphs["body"]
     initial = holder.tensors(states)
     holder.check_counts(graph, len(states) + 2, max(len(holder.node.output), len(states)) + 1)
-    inner = holder.load("body", [probes.scalar("int64"), probes.scalar("bool"), *map(probes.of, initial)])
-    holder.check_states(inner, states, 1)
+    inner = holder.load("body", [probes.scalar("int64"), probes.scalar("bool"), *map(probes.of, initial)], states)
+    stay = holder.check_states(inner, states, 1, True)
     goes_on = inner.result(graph.output[0].name)
     is_fixed = goes_on is inner.values[graph.input[1].name] or (goes_on.array is not None and bool(goes_on.array.all()))
-    stacks = len(graph.output) > len(states) + 1
-    if stacks and (trips is None or not is_fixed):
-        raise ValueError("Loop that stacks results of as many trips as its condition, which depends on data, allows")
+    results = [inner.result(info.name) for info in graph.output[len(states) + 1 :]]
     count, first = _plain(holder, trips), True if condition is None else _plain(holder, condition)
-    if isinstance(count, int) and count >= _LARGEST_COUNT and not stacks:
+    if isinstance(count, int) and count >= _LARGEST_COUNT and not (results and is_fixed):
         count = None
     body, outside = holder.module("body", inner), holder.outside
-    if stacks or (is_fixed and isinstance(count, int) and isinstance(first, bool)):
+    if not stay or (results and (count is None or not is_fixed)):
+        stacked = [(y.dtype or "float32", tuple(extent or 0 for extent in y.shape or ())) for y in results]
+        return call(loops.changing_loop, body, count, initial, outside, first, is_counted=is_fixed and count is not None, stacked=stacked)
+    if results or (is_fixed and isinstance(count, int) and isinstance(first, bool)):
         return call(loops.counted_loop, body, count, initial, outside, first)
     return call(loops.loop, body, initial, outside, count, first)
 

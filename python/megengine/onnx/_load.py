@@ -20,15 +20,14 @@ from ._control_flow import CONTROL_FLOW, Holder, held_graphs
 from ._folding import folded
 from ._probing import Probes, Run, runs_for
 from ._proto import OnnxError, need_no_recording, onnx
-from ._read import expanded, opset_of, read
+from ._read import expanded, opset_of, own_domain, read
 from ._simple import SIMPLE, Application
 from .functions import COUNTERPARTS
 from .functions._table import dtype_of
+from .functions.narrow import name_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-_DOMAINS = ("", "ai.onnx")
 
 
 def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.GraphModule:
@@ -56,8 +55,8 @@ def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.
 
     Notes
     -----
-    Parameters are attributes at their names, inputs are positional, several outputs a tuple. float64
-    becomes float32. The file is checked before anything is made of it, and no code of it runs.
+    Parameters are attributes at their names, inputs are positional, several outputs a tuple, and
+    sequences lists. The file is checked before anything is made of it, and no code of it runs.
 
     Examples
     --------
@@ -104,18 +103,19 @@ class Loader:
             raise OnnxError(f"load: {len(self.problems)} kinds of nodes have no counterpart{listed}")
         return self.module()
 
-    def held(self, graph: Any, given: Sequence[list[Any] | None], outside: Mapping[str, Operand]) -> Loader:
+    def held(self, graph: Any, given: Sequence[list[Any] | None], outside: Mapping[str, Operand], states: Sequence[Operand] = ()) -> Loader:
         """A graph that a node holds, loaded. given: values of its own inputs (`Probes.of`), where they are known."""
         inner = Loader(graph, self.opset, self.problems, self.probes.runs)
         inner.probes.unknown = self.probes.unknown
         inner._add_tensors(graph.initializer)
-        for info, values in zip(graph.input, given, strict=True):
-            inner._take(Operand(info.name), values)
+        kinds = [True] * (len(given) - len(states)) + [state.is_tensor for state in states]
+        for info, values, is_tensor in zip(graph.input, given, kinds, strict=True):
+            inner._take(Operand(info.name, is_tensor=is_tensor), values)
         for name, operand in outside.items():
             if operand.is_small:
                 inner.values[name] = replace(operand, node=None)
             else:
-                inner._take(Operand(name, partial=operand.partial), self.probes.of(self.builder.tensor(operand)))
+                inner._take(Operand(name, partial=operand.partial, is_tensor=operand.is_tensor), self.probes.of(self.builder.tensor(operand)))
         for node in graph.node:
             inner._add(node)
         return inner
@@ -141,6 +141,7 @@ class Loader:
             operand = self.values[tensor.name] = Operand(tensor.name, is_stored=True)
             try:
                 dtype_of(tensor.data_type)
+                operand.narrow = tensor.data_type if name_of(tensor.data_type) else 0
                 operand.hold(array_of(tensor))
             except Exception as error:
                 self._lacks(f"tensors: {error}", tensor.name)
@@ -150,14 +151,17 @@ class Loader:
         """Inputs and nodes. Runs inside a recording, so that probing computes nothing."""
         for info in inputs:
             try:
-                dtype = dtype_of(info.type.tensor_type.elem_type)
+                dtype, element_type = dtype_of(_element_type(info.type)), info.type.tensor_type.elem_type
             except ValueError as error:
-                dtype = ""
-                self._lacks(str(error) if info.type.HasField("tensor_type") else "inputs that are not tensors", info.name)
-            has_shape = dtype and info.type.tensor_type.HasField("shape")
-            self._take(Operand(info.name, dtype=dtype), self.probes.made(dtype, info) if has_shape else None)
+                dtype, element_type = "", 0
+                self._lacks(str(error), info.name)
+            operand = Operand(info.name, is_tensor=info.type.HasField("tensor_type"))
+            if operand.is_tensor:
+                operand.dtype, operand.narrow = dtype, element_type if dtype and name_of(element_type) else 0
+            has_shape = operand.dtype and info.type.tensor_type.HasField("shape")
+            self._take(operand, self.probes.made(dtype, info) if has_shape else None)
         for info in inputs:
-            if self.values[info.name].dtype == "int64":
+            if self.values[info.name].dtype in ("int64", "float64"):
                 self._widen(self.values[info.name])
         with Progress("reading ONNX", len(self.graph.node), unit="node") as progress:
             for node in self.graph.node:
@@ -173,8 +177,8 @@ class Loader:
         self.probes.describe(operand)
 
     def _widen(self, operand: Operand) -> None:
-        """Lets an input of int64 be given as int32, which data of NumPy is here."""
-        operand.node = self.builder.graph.call_method("astype", (operand.node, "int64"))
+        """Lets an input of 64 bits be given as one of 32, which data of NumPy is here."""
+        operand.node = self.builder.graph.call_method("astype", (operand.node, operand.dtype))
         self.probes.run_new_nodes()
         self.probes.describe(operand)
 
@@ -189,16 +193,24 @@ class Loader:
             self.values[name] = Operand(name)
         inputs = [self.values[name] if name else None for name in node.input]
         try:
-            if node.op_type in CONTROL_FLOW and node.domain in _DOMAINS:
+            if node.op_type in CONTROL_FLOW and not own_domain(node):
                 if node.op_type == "If" and inputs[0] is not None and inputs[0].array is not None:
                     return self._add_branch(node, bool(inputs[0].array.reshape(-1)[0]))
-                made = CONTROL_FLOW[node.op_type](Holder(self, node, where, _attributes(node)))
-                self._name_results(node, made, node.op_type != "If")
+                holder = Holder(self, node, where, _attributes(node))
+                self._name_results(node, CONTROL_FLOW[node.op_type](holder), node.op_type != "If")
+                for name, is_tensor in zip(node.output, holder.are_tensors(), strict=False):
+                    self.values[name].is_tensor = is_tensor
             else:
-                known = folded(node, inputs, self.opset) if node.domain in _DOMAINS else None
-                if known is not None and self._hold(node.output, known):
+                application = Application(self.builder, node, inputs, _attributes(node), self.values)
+                known = folded(node, inputs, self.opset) if not own_domain(node) else None
+                is_known = known is not None and self._hold(node.output, known)
+                if not is_known:
+                    self._convert(node, application)
+                for name in filter(None, node.output):
+                    self.values[name].narrow = application.narrow
+                    self.values[name].is_tensor = application.gives_tensors
+                if is_known:
                     return
-                self._convert(node, Application(self.builder, node, inputs, _attributes(node), self.values))
         except OnnxError:
             raise
         except ValueError as error:
@@ -211,6 +223,9 @@ class Loader:
                 f"load: {node.op_type} {where} lacks an input or an attribute, or has one of a wrong kind\n  why: {error!r}"
             ) from None
         self.probes.run_new_nodes()
+        if self.probes.has_no_doubles:
+            self._lacks(f"{node.op_type} of float64", where)
+            self.probes.has_no_doubles = False
         for name in filter(None, node.output):
             self.probes.describe(self.values[name])
 
@@ -234,7 +249,7 @@ class Loader:
         return is_all
 
     def _convert(self, node: Any, application: Application) -> None:
-        op = node.op_type if node.domain in _DOMAINS else f"{node.domain}.{node.op_type}"
+        op = application.op
         if op not in COUNTERPARTS:
             raise ValueError(op)
         if op == "DFT" and self.opset < 20:  # from then on its axis is an input, or the last but one
@@ -260,6 +275,15 @@ class Loader:
                     self.values[name].node = self.builder.call(operator.getitem, made, place, name=name)
 
 
+def _element_type(kind: Any) -> int:
+    """TensorProto's number of the tensors in a type: of a tensor, of a sequence, or of an optional value. ValueError for others."""
+    while not kind.HasField("tensor_type"):
+        if not (kind.HasField("sequence_type") or kind.HasField("optional_type")):
+            raise ValueError("inputs that are neither tensors nor sequences of them")
+        kind = (kind.sequence_type if kind.HasField("sequence_type") else kind.optional_type).elem_type
+    return kind.tensor_type.elem_type
+
+
 def _attributes(node: Any) -> dict[str, Any]:
     """Attributes as Python values. ValueError for graphs and the like."""
     found = {}
@@ -271,7 +295,7 @@ def _attributes(node: Any) -> dict[str, Any]:
             value = _plain(value)
         elif hasattr(value, "__len__") and all(isinstance(item, (int, float, bytes)) for item in value):
             value = tuple(_plain(item) for item in value)
-        elif isinstance(value, onnx().GraphProto) and node.op_type in CONTROL_FLOW:
+        elif isinstance(value, onnx().TypeProto) or (isinstance(value, onnx().GraphProto) and node.op_type in CONTROL_FLOW):
             continue
         else:
             raise ValueError(f"{node.op_type} with a graph as {attribute.name}")

@@ -16,6 +16,7 @@ from .. import fx
 from ..fx.node import map_arg
 from ..tensor import Tensor
 from ._builder import Builder, Operand
+from .functions._table import without_values
 
 _SIZES = (64, 96, 1, 2, 7)  # two are multiples of 32: networks halve their images up to five times
 _LARGE, _BESIDE, _MOST_LARGE = 2**12, 32, 4  # the first four open extents are large, once each, and the others small
@@ -23,6 +24,7 @@ _MOST_ELEMENTS = 2**28  # functions that lay out places of a larger tensor would
 _MOST_STEPS = 512
 _LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split", "resize"})  # of Python, or tables, as long as an axis
 
+_NO_DOUBLES = "does not compute float64"  # of errors
 Run = Mapping[str, int]  # the sizes of open extents by their names
 
 
@@ -45,6 +47,7 @@ class Probes:
     def __init__(self, builder: Builder, runs: Sequence[Run]) -> None:
         self._builder, self.runs = builder, runs
         self.unknown = Tensor(0)  # a number that nobody can read, while a recording takes it as an argument
+        self.has_no_doubles = False  # does one of the nodes that ran compute no float64?
         self._values: dict[fx.Node, list[Any]] = {}
         self._last: fx.Node | None = None
 
@@ -113,8 +116,11 @@ class Probes:
             if node.op == "call_method":
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
             function: Any = node.target
-            return function(*args, **kwargs)
-        except Exception:  # it reads values, or does not fit: running the model tells
+            with without_values():
+                return function(*args, **kwargs)
+        except Exception as error:  # it reads values, or does not fit: running the model tells
+            if _NO_DOUBLES in str(error):
+                self.has_no_doubles = True
             return None
 
     def describe(self, operand: Operand) -> None:

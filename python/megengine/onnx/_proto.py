@@ -10,8 +10,15 @@ import numpy as np
 from .. import _core
 
 OLDEST_OPSET = 17
-# dtypes of files that there are no tensors of, and those that hold their values here. float64 has no products.
-_HELD_AS = {"float": "float32", "double": "float32", "float64": "float32", "uint32": "int64", "uint64": "int64", "complex128": "complex64"}
+# dtypes of files by other names, or that there are no tensors of, and those that hold their values here.
+_HELD_AS = {"float": "float32", "double": "float64", "uint32": "int64", "uint64": "int64", "complex128": "complex64"}
+# Narrow numbers by their names in TensorProto and in NumPy.
+NARROW_AS = {
+    **dict.fromkeys(("int4", "int2"), "int8"), **dict.fromkeys(("uint4", "uint2"), "uint8"),
+    **dict.fromkeys(("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0", "float4e2m1"), "float32"),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"), "float32"),
+}  # fmt: skip
+_HELD_AS |= NARROW_AS
 
 
 class OnnxError(ValueError):

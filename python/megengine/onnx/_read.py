@@ -127,12 +127,12 @@ def _check_tensor(tensor: Any, folder: str | None) -> None:
         dtype = np.dtype(onnx().helper.tensor_dtype_to_np_dtype(tensor.data_type))
     except (KeyError, ValueError):
         dtype = None  # a string, or a kind that is not known: refused where it is used
+    needed = 0 if dtype is None else -(-size * _bits(tensor.data_type, dtype) // 8)
     if tensor.data_location == onnx().TensorProto.EXTERNAL:
-        if dtype is None or _bits(tensor.data_type, dtype) < 8:
+        if dtype is None:
             raise OnnxError(f"{what} of such elements cannot lie in another file")
-        _fetch(tensor, folder, size * dtype.itemsize, what)
+        _fetch(tensor, folder, needed, what)
     elif dtype is not None and tensor.HasField("raw_data"):
-        needed = -(-size * _bits(tensor.data_type, dtype) // 8)
         if len(tensor.raw_data) != needed:
             raise OnnxError(f"{what} of shape {list(tensor.dims)} needs {needed} bytes and has {len(tensor.raw_data)}")
 
@@ -195,22 +195,33 @@ def _modernized(model: Any) -> Any:
 
 def expanded(model: Any, known: Container[str]) -> Any:
     """The model with operators that are not ``known`` replaced by the nodes by which ONNX defines them, where it does."""
-    done: set[str] = set()
+    done: set[tuple[str, str]] = set()
     while True:
-        used = {node.op_type for node in model.graph.node if node.domain in ("", "ai.onnx") and node.op_type not in known}
-        lacking = {op for op in used - done if _is_defined_by_nodes(op, opset_of(model))}
+        used = {(own_domain(node), node.op_type) for node in model.graph.node if name_of(node) not in known}
+        lacking = {op for op in used - done if _is_defined_by_nodes(*op, _version_of(model, op[0]))}
         if not lacking:
             return model
         done |= lacking
         try:
-            model = _with_tool(model, "inline", *sorted(lacking))
+            model = _with_tool(model, "inline", *(f"{domain}:{op}" for domain, op in sorted(lacking)))
         except OnnxError:  # the op is refused with the others
             return model
 
 
-def _is_defined_by_nodes(op: str, opset: int) -> bool:
+def own_domain(node: Any) -> str:
+    """The domain of a node's operator: an empty text for ONNX's own operators."""
+    return "" if node.domain == "ai.onnx" else node.domain
+
+
+def name_of(node: Any) -> str:
+    """The operator of a node by the name that the table of counterparts has for it."""
+    domain = own_domain(node)
+    return f"{domain}.{node.op_type}" if domain else node.op_type
+
+
+def _is_defined_by_nodes(domain: str, op: str, opset: int) -> bool:
     try:
-        schema = onnx().defs.get_schema(op, opset)
+        schema = onnx().defs.get_schema(op, opset, domain)
     except onnx().defs.SchemaError:
         return False
     return schema.has_function or schema.has_context_dependent_function
@@ -218,4 +229,8 @@ def _is_defined_by_nodes(op: str, opset: int) -> bool:
 
 def opset_of(model: Any) -> int:
     """The version of ONNX's own operators that the model uses."""
-    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+    return _version_of(model, "")
+
+
+def _version_of(model: Any, domain: str) -> int:
+    return max((entry.version for entry in model.opset_import if own_domain(entry) == domain), default=1)

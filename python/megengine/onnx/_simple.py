@@ -16,8 +16,11 @@ from .. import fx
 from ..core._registry import enters
 from ._builder import Builder, Operand
 from ._folding import OF_SIZES
+from ._read import name_of as name_of_op
 from .functions import COUNTERPARTS, recurrent
 from .functions._table import axis_of, dtype_of
+from .functions.elementwise import cast
+from .functions.narrow import name_of
 
 
 @dataclass
@@ -36,6 +39,11 @@ class Application:
             self.inputs.pop()
 
     @property
+    def op(self) -> str:
+        """The operator, as the tables have it."""
+        return name_of_op(self.node)
+
+    @property
     def result(self) -> Operand:
         return self.values[self.node.output[0]]
 
@@ -52,13 +60,34 @@ class Application:
     @cached_property
     def is_of_sizes(self) -> bool:
         """Does the result follow from extents and constants alone?"""
-        if self.node.op_type in ("Shape", "Size"):
+        if self.op in ("Shape", "Size"):
             return True
-        if self.node.op_type not in OF_SIZES:
+        if self.op not in OF_SIZES:
             return False
-        plain = COUNTERPARTS[self.node.op_type].plain  # known operands in these places are numbers of the call
+        plain = COUNTERPARTS[self.op].plain  # known operands in these places are numbers of the call
         tensors = [o for place, o in enumerate(self.inputs) if o is not None and not (place in plain and o.array is not None)]
         return any(o.is_of_sizes for o in tensors) and all(o.is_of_sizes or o.is_small for o in tensors)
+
+    @property
+    def narrow(self) -> int:
+        """TensorProto's number of the result's dtype if that is one of narrow numbers, else 0."""
+        op = self.op
+        if op == "Constant":
+            found = next((attribute.t.data_type for attribute in self.node.attribute if attribute.name == "value"), 0)
+            return found if found and name_of(found) else 0
+        if op in ("Cast", "QuantizeLinear"):
+            element_type = self.attrs.get("to", self.attrs.get("output_dtype", 0))
+            return element_type if name_of(element_type) else 0
+        place = 1 if op == "CastLike" else 0
+        operand = self.input(place) if op in _KEEPING_DTYPE else None
+        return 0 if operand is None else operand.narrow
+
+    @property
+    def gives_tensors(self) -> bool:
+        """Else results are sequences, or optional values."""
+        if self.op in ("Identity", "OptionalGetElement"):
+            return bool(self.inputs[0].is_tensor)
+        return self.op not in _GIVING_OTHERS
 
     def tensor(self, place: int) -> fx.Node:
         return self._tensor_of(self.inputs[place])
@@ -75,7 +104,7 @@ class Application:
 
     def gives_several(self) -> bool:
         """Does the counterpart return a sequence even when one result is wanted?"""
-        return self.node.op_type in _SEQUENCES
+        return self.op in _SEQUENCES
 
     def number_or_tensor(self, place: int) -> Any:
         """A 0-d constant as a number, if the other operand is a tensor."""
@@ -86,7 +115,7 @@ class Application:
 
     def generic(self) -> fx.Node:
         """A call of the counterpart, with the attributes as keywords."""
-        row = COUNTERPARTS[self.node.op_type]
+        row = COUNTERPARTS[self.op]
         args: list[Any] = []
         for place, operand in enumerate(self.inputs):
             if operand is None:
@@ -103,6 +132,12 @@ class Application:
         return self.call(row.function, *args, **kwargs)
 
 
+# Ops on narrow numbers: the result has the dtype of an operand.
+_KEEPING_DTYPE = frozenset({
+    "CastLike", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Tile",
+    "Transpose", "Unsqueeze", "Where",
+})  # fmt: skip
+_GIVING_OTHERS = frozenset({"SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SplitToSequence", "Optional"})
 _SEQUENCES = frozenset({"Split", "TopK", "Unique", "RNN", "GRU", "LSTM", "DynamicQuantizeLinear"})
 
 SIMPLE: dict[str, Callable[[Application], fx.Node | Operand | None]] = {}
@@ -155,18 +190,27 @@ def _clip(a: Application) -> fx.Node | None:
 
 
 @simple("Cast")
-def _cast(a: Application) -> Operand | fx.Node:
+def _cast(a: Application) -> Operand | fx.Node | None:
     dtype = dtype_of(a.attrs["to"])
+    if name_of(a.attrs["to"]):
+        return None
     if a.inputs[0].dtype == dtype:
         return a.inputs[0]
     return a.builder.graph.call_method("astype", (a.tensor(0), dtype))
 
 
-@simple("RoiAlign")
-def _roi_align(a: Application) -> None:
-    """What its counterpart refuses is listed with what else is."""
-    if a.attrs.get("sampling_ratio", 0) <= 0 or a.attrs.get("mode", "avg") != "avg":
-        raise ValueError("RoiAlign with a sampling_ratio of 0 or mode max")
+@simple("CastLike")
+def _cast_like(a: Application) -> fx.Node | None:
+    """The dtype of narrow numbers is known while a model is loaded only."""
+    like = a.inputs[1].narrow
+    return a.call(cast, a.tensor(0), to=like, **a.attrs) if like else None
+
+
+@simple("QuantizeLinear")
+def _quantize_linear(a: Application) -> None:
+    """What the zero point is of, the result is of."""
+    if len(a.inputs) > 2 and a.inputs[2] is not None and a.inputs[2].narrow:
+        a.attrs["output_dtype"] = a.inputs[2].narrow
 
 
 @simple("LeakyRelu")
@@ -350,7 +394,7 @@ def _pool(a: Application) -> fx.Node | None:
 
 @simple("BatchNormalization")
 def _batch_norm(a: Application) -> fx.Node | None:
-    if a.attrs.get("training_mode") or len(a.node.output) > 1:
+    if a.inputs[0].dtype == "float64" or a.attrs.get("training_mode") or len(a.node.output) > 1:
         return None
     x, weight, bias, mean, var = a.tensors()
     return a.call(F.nn.batch_norm, x, mean, var, weight, bias, eps=a.attrs.get("epsilon", 1e-5))
@@ -359,27 +403,31 @@ def _batch_norm(a: Application) -> fx.Node | None:
 @simple("LayerNormalization")
 def _layer_norm(a: Application) -> fx.Node | None:
     scale, axis = a.inputs[1], a.attrs.get("axis", -1)
-    if len(a.node.output) > 1 or len(a.inputs) < 3 or scale.shape is None or axis >= 0 or len(scale.shape) != -axis:
+    if a.inputs[0].dtype == "float64" or len(a.node.output) > 1 or len(a.inputs) < 3 or scale.shape is None or axis >= 0 or len(scale.shape) != -axis:
         return None
     x, weight, bias = a.tensors()
     return a.call(F.nn.layer_norm, x, scale.shape, True, weight, bias, a.attrs.get("epsilon", 1e-5))
 
 
 @simple("Softmax", "LogSoftmax")
-def _softmax(a: Application) -> fx.Node:
+def _softmax(a: Application) -> fx.Node | None:
+    if a.inputs[0].dtype == "float64":
+        return None
     return a.call(F.nn.softmax if a.node.op_type == "Softmax" else F.nn.logsoftmax, a.tensor(0), a.attrs.get("axis", -1))
 
 
 @simple("MatMul")
 def _matmul(a: Application) -> fx.Node | None:
     shapes = [operand.shape for operand in a.inputs]
+    if a.inputs[0].dtype in ("int64", "float64"):
+        return None
     return a.call(F.matmul, *a.tensors()) if None not in shapes and all(len(shape) > 1 for shape in shapes) else None
 
 
 @simple("Gemm")
 def _gemm(a: Application) -> fx.Node | None:
     bias, columns = a.input(2), a.inputs[1].shape
-    fits = a.attrs.get("alpha", 1) == a.attrs.get("beta", 1) == 1 and not a.attrs.get("transA") and a.attrs.get("transB")
+    fits = a.inputs[0].dtype != "float64" and a.attrs.get("alpha", 1) == a.attrs.get("beta", 1) == 1 and not a.attrs.get("transA") and a.attrs.get("transB")
     if not fits or columns is None or (bias is not None and bias.shape != columns[:1]):
         return None
     return a.call(F.nn.linear, *a.tensors())

@@ -8,6 +8,7 @@ from .adadelta import Adadelta
 from .adafactor import Adafactor
 from .adagrad import Adagrad
 from .adam import Adam
+from .adam8bit import Adam8bit, AdamW8bit
 from .adamw import AdamW
 from .clip_grad import clip_grad_norm, clip_grad_value
 from .ema import EMA
@@ -36,7 +37,9 @@ __all__ = [
     "Adafactor",
     "Adagrad",
     "Adam",
+    "Adam8bit",
     "AdamW",
+    "AdamW8bit",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
     "ExponentialLR",

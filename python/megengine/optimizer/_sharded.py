@@ -39,8 +39,8 @@ def sharded(
     Parameters
     ----------
     optimizer : Optimizer
-        SGD, Adam, AdamW, RMSprop, Lion, Adagrad, Adadelta, or another optimizer whose class says
-        ``_is_elementwise = True``: its update of an element depends only on the parameter, gradient
+        SGD, Adam, AdamW, Adam8bit, AdamW8bit, RMSprop, Lion, Adagrad, Adadelta, or another optimizer
+        whose class says ``_is_elementwise = True``: its update of an element depends only on the parameter, gradient
         and state of that element. The result takes its place; do not call it any more.
     group : Group
         The processes that share the state.
@@ -57,7 +57,8 @@ def sharded(
     Raises
     ------
     ValueError
-        For an optimizer that needs whole parameters.
+        For an optimizer that needs whole parameters, and for blocks of `Adam8bit` or `AdamW8bit`
+        that the processes cannot share evenly.
 
     Notes
     -----
@@ -86,6 +87,9 @@ def sharded(
         )
     if any(isinstance(param, ShardedParameter) for each in optimizer.param_groups for param in each["params"]):
         raise ValueError("sharded: the parameters are parts already, by fully_shard, and the state that belongs to them is, too\n  fix: use the optimizer as it is")
+    for each in optimizer.param_groups:
+        for param in each["params"]:
+            optimizer._check_division(param, each, group.size)
     return optimizer if group.size == 1 else _Sharded(optimizer, group, reduce_method)
 
 
@@ -99,6 +103,8 @@ class _Sharded(Optimizer):
         self._state = {}
         self._defaults = optimizer._defaults
         self.param_groups = optimizer.param_groups
+        optimizer._processes = group.size
+        self._shapes: dict[Parameter, dict[str, tuple[int, ...]]] = {}  # of whole states
         self._parts: dict[Parameter, Parameter] = {}  # this process's, while a step runs
         whole, optimizer._state = optimizer._state, {}
         for each in self.param_groups:
@@ -106,8 +112,11 @@ class _Sharded(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         parts, self._inner._state = self._inner._state, {}
-        self._inner.add_param_group(param_group)
-        whole, self._inner._state = self._inner._state, parts
+        try:
+            self._inner.add_param_group(param_group)
+            whole = self._inner._state
+        finally:
+            self._inner._state = parts
         self._divide(self.param_groups[-1], whole)
 
     def _divide(self, group: dict[str, Any], whole: Mapping[Parameter, dict[str, Tensor]]) -> None:
@@ -115,6 +124,7 @@ class _Sharded(Optimizer):
         for param in group["params"]:
             part = self._parts.setdefault(param, Parameter(0.0, device=param._device_name))
             decisions.together.set(param, partial(_least_of_all, group=self._group))  # which holds no parameter
+            self._shapes[param] = {name: value._tuple_shape for name, value in whole[param].items()}
             self._inner._state[part] = {
                 name: value if name == "step" else self._own(value) for name, value in whole[param].items()
             }
@@ -144,7 +154,7 @@ class _Sharded(Optimizer):
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
         for param, part in self._parts.items():
             self._state[param] = {
-                name: value if name == "step" else whole_of(all_gather(value, self._group), param._tuple_shape)
+                name: value if name == "step" else whole_of(all_gather(value, self._group), self._shapes[param][name])
                 for name, value in self._inner._state[part].items()
             }
         try:
@@ -156,7 +166,7 @@ class _Sharded(Optimizer):
         """`state_dict` with a Part where that has an array: what this process alone can say."""
         for param, part in self._parts.items():
             self._state[param] = {
-                name: value if name == "step" else Part(value, param._tuple_shape, self._group.rank * value._tuple_shape[0])  # type: ignore[misc]  # for state_dict alone
+                name: value if name == "step" else Part(value, self._shapes[param][name], self._group.rank * value._tuple_shape[0])  # type: ignore[misc]  # for state_dict alone
                 for name, value in self._inner._state[part].items()
             }
         try:
@@ -171,10 +181,10 @@ class _Sharded(Optimizer):
             self._divide({"params": [param]}, {param: states})
 
     def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-        return {
-            name: (() if name == "step" else param._tuple_shape, value.dtype)
-            for name, value in self._inner._state[self._parts[param]].items()
-        }
+        return {name: (self._shapes[param][name], value.dtype) for name, value in self._inner._state[self._parts[param]].items()}
+
+    def _check_saved(self, group: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+        self._inner._check_saved(group, saved)
 
     def _state_tensors(self) -> Iterator[Tensor]:
         for states in self._inner._state.values():

@@ -37,9 +37,9 @@ class Moments:
         write(states["exp_avg_sq"], second)
         return first, second
 
-    def direction(self, first: Tensor, second: Tensor, root_correction: Tensor) -> Tensor:
-        """first / (sqrt(second) * root_correction + eps)."""
-        return first / ops.fma3(ops.sqrt(second), root_correction, self.eps)
+    def direction(self, first: Tensor, root: Tensor, root_correction: Tensor) -> Tensor:
+        """first / (root * root_correction + eps); root: of the second moment."""
+        return first / ops.fma3(root, root_correction, self.eps)
 
 
 class Adam(Counted):
@@ -72,6 +72,7 @@ class Adam(Counted):
     AdamW : Has the weight decay beside the gradient.
     SGD : Has less state.
     Adafactor : Keeps averages of rows and columns alone.
+    Adam8bit : Keeps both averages in 8 bits.
 
     Notes
     -----
@@ -123,9 +124,15 @@ class Adam(Counted):
                     self._update_rows(param, param.grad, moments, rate, root_correction)
                     continue
                 grad: Any = param.grad if self._decoupled else decayed(param, decay, param.grad)
-                first, second = moments.update(self._state[param], grad)
-                update = decayed(param, behind, moments.direction(first, second, root_correction))
-                write(param, ops.fma3(update, rate, param))
+                first, root = self._moved(param, grad, moments)
+                old = param if first._tuple_shape == param._tuple_shape else param.reshape(first._tuple_shape)
+                update = decayed(old, behind, moments.direction(first, root, root_correction))
+                write(param, _shaped_like(ops.fma3(update, rate, old), param))
+
+    def _moved(self, param: Parameter, grad: Tensor, moments: Moments) -> tuple[Tensor, Tensor]:
+        """Updates the moments of a parameter. Returns the first and the root of the second, in a shape of as many elements."""
+        first, second = moments.update(self._state[param], grad)
+        return first, ops.sqrt(second)
 
     def _update_rows(self, param: Parameter, grad: RowGradient, moments: Moments, rate: Tensor, root_correction: Tensor) -> None:
         """The update of `_updates`, of the rows that were looked up."""
@@ -133,7 +140,15 @@ class Adam(Counted):
         states = self._state[param]
         own = {name: rows_at(states[name], rows) for name in (*self._states, *self._squares)}
         first, second = moments.update(own, totals)
-        update = moments.direction(first, second, root_correction)
+        update = moments.direction(first, ops.sqrt(second), root_correction)
         write_rows(param, rows, ops.fma3(update, rate, rows_at(param, rows)))
         for name, value in own.items():
             write_rows(states[name], rows, value)
+
+
+def _shaped_like(value: Tensor, param: Parameter) -> Tensor:
+    """The value in the shape of the parameter, and in its format where it had another shape."""
+    if value._tuple_shape == param._tuple_shape:
+        return value
+    value = value.reshape(param._tuple_shape)
+    return ops.relayout(value, layout="channels_last") if param.format == "nhwc" else value

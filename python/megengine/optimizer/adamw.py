@@ -32,6 +32,7 @@ class AdamW(Adam):
     See Also
     --------
     Adam : Has the weight decay in the gradient.
+    AdamW8bit : Keeps both averages in 8 bits.
     LAMB : Scales steps by the norm of the parameter.
     Lion : Steps by signs, with half of the state.
 

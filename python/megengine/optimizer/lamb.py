@@ -102,7 +102,7 @@ class LAMB(Adam):
                 if grad.dtype != weight.dtype:
                     grad = grad.astype(weight.dtype)
                 first, second = moments.update(self._state[param], grad)
-                update = moments.direction(first, second, root_correction)
+                update = moments.direction(first, ops.sqrt(second), root_correction)
                 if inverse is not None:
                     update = update * inverse
                 update = decayed(weight, decay, update)

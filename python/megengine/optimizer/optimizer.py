@@ -7,6 +7,7 @@ of the graph, and a schedule may change them between calls.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -196,6 +197,7 @@ class Optimizer:
     _is_elementwise = False  # an element's update hangs on its parameter, gradient and state alone
     _takes_rows = False  # a row's update hangs on its gradient and state alone, and is nothing where the gradient is 0
     _later_states: tuple[str, ...] = ()  # that a parameter may have or not, by the options
+    _processes = 1  # among which `sharded` divides the state
     _made: dict[int, Tensor] | None = None  # in updates that a decision may take back: what states began with, by their ids
 
     def __init__(
@@ -260,6 +262,8 @@ class Optimizer:
                 )
             group.setdefault(name, default)
         self._check_options(group)
+        for param in params:
+            self._check_division(param, group, param._group.size if isinstance(param, ShardedParameter) else self._processes)
         self.param_groups.append(group)
         self._create_state(group)
 
@@ -277,6 +281,9 @@ class Optimizer:
         for index, beta in enumerate(betas):
             if not 0 <= beta < 1:
                 raise ValueError(f"Invalid beta parameter at index {index}: {beta}\n  why: betas of {type(self).__name__} must lie in [0, 1)")
+
+    def _check_division(self, param: Parameter, group: Mapping[str, Any], processes: int) -> None:
+        """ValueError if the state of an element-wise optimizer cannot be divided evenly."""
 
     # -- for subclasses --------------------------------------------------------------------------
 
@@ -343,8 +350,8 @@ class Optimizer:
 
     def _check_is_cut(self, param: ShardedParameter) -> None:
         """The state of a parameter that became a part is another one's."""
-        for name, value in self._state.get(param, {}).items():
-            if name != "step" and value._tuple_shape != param._tuple_shape:
+        for name, (shape, _) in self._state_types(param).items():
+            if name != "step" and self._state[param][name]._tuple_shape != (-(-math.prod(shape) // param._group.size),):
                 raise ValueError(
                     f"{type(self).__name__}: fully_shard has cut a parameter of shape {param._shape_of_whole} after this optimizer was made\n"
                     "  fix: make the optimizer behind fully_shard(net)"
@@ -432,7 +439,8 @@ class Optimizer:
             groups.append(packed)
         state = {
             ids[id(param)]: {
-                name: value if keep_var else (value.numpy() if name == "step" else whole_array(param, value)) for name, value in states.items()
+                name: value if keep_var else (value.numpy() if name == "step" else whole_array(param, value, self._state_types(param)[name][0]))
+                for name, value in states.items()
             }
             for param, states in self._state.items()
         }
@@ -444,7 +452,8 @@ class Optimizer:
         params = [param for group in self.param_groups for param in group["params"]]
         for number, states in found["state"].items():
             if isinstance(param := params[number], ShardedParameter):
-                states.update({name: param._as_part(value) for name, value in states.items() if name != "step"})
+                types = self._state_types(param)
+                states.update({name: param._as_part(value, types[name][0]) for name, value in states.items() if name != "step"})
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -479,7 +488,7 @@ class Optimizer:
             )
         loaded = {}
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
-            self._check_options(saved)
+            self._check_saved(group, saved)
             shared: dict[float, Tensor] = {}
             for param, number in zip(group["params"], saved["params"], strict=True):
                 arrays = self._checked_state(param, number, state["state"].get(number, {}))
@@ -487,6 +496,10 @@ class Optimizer:
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
             group.update({name: value for name, value in saved.items() if name != "params"})
         self._state.update(loaded)
+
+    def _check_saved(self, group: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+        """ValueError for saved options that cannot take the place of those of a group."""
+        self._check_options(saved)
 
     def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each state that the parameter has, whole."""

@@ -200,14 +200,18 @@ def quantize_qat(
     return module
 
 
-def quantize_weights(module: _M, inplace: bool = True) -> _M:
-    """Replaces each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights,
-    everything else in float.
+def quantize_weights(module: _M, inplace: bool = True, *, bits: int = 8, group: int | None = None) -> _M:
+    """Replaces layers by such whose weights alone are integers of few bits; everything else is
+    float.
 
-    Each weight is rounded to 1/127 of the largest one of its output feature; no data are needed. A
-    trained network computes nearly the same, and one that reads all its weights for few rows (text,
-    token by token) reads a quarter of the bytes. Exactly the class `module.Linear` is replaced, not
-    its subclasses, and no layer with ``quantize_disabled``.
+    By default each `module.Linear` becomes a `module.quantized.WeightOnlyLinear`: int8, with a
+    scale for each output feature. With 4 bits, or a ``group``, it becomes a
+    `module.quantized.BlockwiseLinear`, whose blocks of ``group`` weights have a scale each, and
+    each `module.Embedding` a `module.quantized.BlockwiseEmbedding` of 8 bits: an error of a word
+    reaches all layers. No data are needed. A trained network computes nearly the same, and one that
+    reads all its weights for few rows (text, token by token) reads a quarter or a seventh of the
+    bytes. Exactly these classes are replaced, not their subclasses, and no layer with
+    ``quantize_disabled``.
 
     Parameters
     ----------
@@ -215,18 +219,28 @@ def quantize_weights(module: _M, inplace: bool = True) -> _M:
         The model that is changed.
     inplace : bool
         Whether to change ``module`` itself; False changes a copy.
+    bits : int
+        Bits of a weight of a Linear: 8 or 4.
+    group : int or None
+        Weights of a block: 32, 64 or 128. None is 32 for 4 bits, and for 8 bits a scale for each
+        output feature.
 
     Returns
     -------
     Module
-        The model, which is a new object where ``module`` itself is a Linear.
+        The model, which is a new object where ``module`` itself is such a layer.
 
     Raises
     ------
     TypeError
         Unless ``module`` is a Module.
     ValueError
-        Where a weight is not finite.
+        For other bits or groups, where a weight is not finite, and where ``group`` does not divide
+        the inputs of a layer, which is named. Nothing has changed then.
+
+    See Also
+    --------
+    functional.quantized.quantize_blocks : Says what a block is.
 
     Examples
     --------
@@ -234,13 +248,38 @@ def quantize_weights(module: _M, inplace: bool = True) -> _M:
     >>> model = Q.quantize_weights(M.Sequential(M.Linear(4, 8), M.ReLU(), M.Linear(8, 2)))
     >>> model[0].weight.dtype.name, model[0].scale.shape
     ('int8', (8,))
+    >>> Q.quantize_weights(M.Linear(64, 8), bits=4, group=64).weight.shape
+    (8, 1, 34)
     """
     if not isinstance(module, Module):
         raise TypeError(f"quantize_weights: expected a Module, got a {type(module).__name__}")
+    if bits not in (4, 8):
+        raise ValueError(f"quantize_weights: bits is 4 or 8, not {bits!r}")
+    if group is None and bits == 8:
+        table: dict[type[Module], Callable[[Any], Module]] = {Float.Linear: Quantized.WeightOnlyLinear.from_float_module}
+    else:
+        size = _checked_group(module, 32 if group is None else group)
+        table = {
+            Float.Linear: lambda layer: Quantized.BlockwiseLinear.from_float_module(layer, bits, size),
+            Float.Embedding: lambda layer: Quantized.BlockwiseEmbedding.from_float_module(layer, 8, size),
+        }
     if not inplace:
         module = deepcopy(module)
-    table = {Float.Linear: Quantized.WeightOnlyLinear}
-    return _converted(module, table, lambda cls, layer: cls.from_float_module(layer), {})
+    return _converted(module, table, lambda make, layer: make(layer), {})
+
+
+def _checked_group(module: Module, group: int) -> int:
+    """The group, if it divides what each layer reads. ValueError with the layer's name."""
+    if group not in (32, 64, 128):
+        raise ValueError(f"quantize_weights: group is 32, 64 or 128, not {group!r}")
+    for name, layer in module.named_modules():
+        extent = {Float.Linear: "in_features", Float.Embedding: "embedding_dim"}.get(type(layer))
+        if extent and not layer.quantize_disabled and getattr(layer, extent) % group:
+            raise ValueError(
+                f"quantize_weights: blocks of {group} do not divide the {getattr(layer, extent)} {extent} of {name or type(layer).__name__}\n"
+                "  fix: take a smaller group, or set quantize_disabled of this layer"
+            )
+    return group
 
 
 def _converted(

@@ -6,6 +6,6 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """A report loads when it is first named: it needs most of the package, and whoever shows progress needs none of it."""
-    if name in ("graphs", "kernels", "package", "plans", "world"):
+    if name in ("graphs", "kernels", "package", "plans", "tensors", "world"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

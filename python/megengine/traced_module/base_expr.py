@@ -14,13 +14,23 @@ from .._graph.tree import Value, map_leaves, map_values, values_in
 from ..core._origin import users_line
 from ..fx.node import Node as FxNode
 from ..module import Module
+from ..tensor import Tensor
 from .node import ModuleNode, Node, TensorNode
 from .packing import bind, pack, show, unpack
 from .pytree import ArgsIndex, TreeDef, tree_flatten
 
 if TYPE_CHECKING:
-    from ..tensor import Tensor
     from .traced_module import InternalGraph
+
+
+# Parameters that the original's functions do not have: what a program leaves out of them is no argument.
+_ADDED_PARAMETERS = {
+    "max_pool2d": frozenset({"ceil_mode"}),
+    "avg_pool2d": frozenset({"ceil_mode"}),
+    "cross_entropy": frozenset({"ignore_index", "weight"}),
+    "zeros": frozenset({"more"}),
+    "ones": frozenset({"more"}),
+}
 
 
 class Expr(FxNode):
@@ -96,6 +106,15 @@ class Expr(FxNode):
         made = cls(*args, **kwargs)
         return made.outputs[0] if made.outputs else made
 
+    def add_inputs(self, vals: Node | Sequence[Node]) -> None:
+        """Read further nodes, by position after the other arguments.
+
+        ValueError for a node that is made after this expr, or in another graph.
+        """
+        nodes = (vals,) if isinstance(vals, Node) else tuple(vals)
+        self._check_made_before(nodes)
+        self.args = (*self.args, *nodes)
+
     def set_args_kwargs(self, *args: Any, **kwargs: Any) -> None:
         """Replace all arguments; for a method or a module, the first is the object.
 
@@ -106,11 +125,20 @@ class Expr(FxNode):
 
     def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a function or method: by position where they can be, with the defaults of those left out."""
+        bound = self._bound(args, kwargs)
+        return (tuple(args), kwargs) if bound is None else (bound.args, bound.kwargs)
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
+        """What each parameter takes, with defaults; None where the parameters are not known."""
         signature = self._parameters()
         if signature is None:
-            return tuple(args), kwargs
-        bound = self._bound(signature, args, kwargs)
-        return bound.args, bound.kwargs
+            return None
+        bound = signature.bind(*args, **kwargs)
+        left_out = _ADDED_PARAMETERS.get(getattr(self.target, "__name__", ""), frozenset()) - set(bound.arguments)
+        bound.apply_defaults()
+        for name in left_out:
+            bound.arguments.pop(name, None)
+        return bound
 
     def replace_inputs(self, repl_dict: Mapping[Node, Tensor]) -> None:
         """Read the values of ``repl_dict`` in the places of its keys.
@@ -142,35 +170,16 @@ class Expr(FxNode):
                     f"  at:  {users_line()}"
                 )
 
-    def _parameters(self) -> inspect.Signature | None:
-        return None
-
-    def _added_parameters(self) -> frozenset[str]:
-        """Those that the original's callee does not have: what a program leaves out of them is no argument."""
-        return frozenset()
-
-    def _bound(self, signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments:
-        bound = signature.bind(*args, **kwargs)
-        left_out = self._added_parameters() - set(bound.arguments)
-        bound.apply_defaults()
-        for name in left_out:
-            bound.arguments.pop(name, None)
-        return bound
-
     @property
     def named_args(self) -> dict[str, Any]:
         """Arguments by the names of the callee's parameters; ``arg_0``, ... where these are not known."""
-        signature = self._parameters()
-        if signature is None:
+        bound = self._bound(self.args, self.kwargs)
+        if bound is None:
             return {**{repr(ArgsIndex(i)): a for i, a in enumerate(self.args)}, **self.kwargs}
-        bound = self._bound(signature, self.args, self.kwargs)
-        named: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            kind = signature.parameters[name].kind
-            if kind is inspect.Parameter.VAR_KEYWORD:
-                named.update(value)
-            else:
-                named[name] = value
+        rest = [name for name, parameter in bound.signature.parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
+        named = dict(bound.arguments)
+        for name in rest:
+            named.update(named.pop(name, {}))
         return named
 
     def set_arg(self, name: str, val: object) -> None:
@@ -181,11 +190,8 @@ class Expr(FxNode):
             if name not in self.named_args:
                 raise AssertionError(f"{self.describe()} has no argument {name!r}")
             if name in self.kwargs:
-                self.kwargs = {**self.kwargs, name: val}
-            else:
-                index = int(name.removeprefix("arg_"))
-                self.args = (*self.args[:index], val, *self.args[index + 1 :])
-            return
+                return self.update_kwarg(name, val)
+            return self.update_arg(int(name.removeprefix("arg_")), val)
         bound = signature.bind(*self.args, **self.kwargs)
         if name not in signature.parameters:
             raise AssertionError(f"{self.describe()} has no argument {name!r}\n  fix: one of {', '.join(signature.parameters)}")
@@ -195,20 +201,14 @@ class Expr(FxNode):
     def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with values of ``self.inputs`` in the nodes' places."""
         env = dict(zip(self.inputs, inputs, strict=True))
-        args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
-        return unpack(args), unpack(kwargs)
+        return unpack((self._args, self._kwargs), env.__getitem__)
 
     @property
     def const_val(self) -> list[tuple[ArgsIndex, Any]]:
         """The arguments without nodes in them, with their places."""
-        found = [
-            (ArgsIndex(i), a) for i, a in enumerate(self.args) if next(values_in(a), None) is None
-        ]
-        return found + [
-            (ArgsIndex(len(self.args) + i, k), v)
-            for i, (k, v) in enumerate(self.kwargs.items())
-            if next(values_in(v), None) is None
-        ]
+        names = [*[""] * len(self.args), *self.kwargs]
+        given = enumerate((*self.args, *self.kwargs.values()))
+        return [(ArgsIndex(i, names[i]), value) for i, value in given if next(values_in(value), None) is None]
 
     @property
     def arg_def(self) -> TreeDef:
@@ -230,6 +230,28 @@ class Expr(FxNode):
     def return_val(self, result: object) -> None:
         self._give(pack(result))
 
+    def add_outputs(self, outputs: object) -> None:
+        """Make a node for each tensor of a result; `return_val` has them in the tensors' places.
+
+        GraphError for an expr in a graph, where others may read what it makes.
+        """
+        if self._holder is not None:
+            raise GraphError(f"add_outputs: {self.describe()} is in a graph\n  fix: insert another call with graph.insert_exprs()")
+
+        def node_for(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            node = TensorNode(self)
+            node._describe(leaf)
+            return node
+
+        self._give(map_leaves(pack(outputs), node_for))
+
+    def _names_of_outputs(self, qualname: str) -> tuple[str, str]:
+        """Name and qualname of what it makes where it is called by the module at ``qualname``."""
+        name = self.name.lower() if isinstance(self.target, type) else self.name
+        return f"{name}_out", f"{qualname}.[func_{self.name}]"
+
     def _give(self, result: Any) -> None:
         """Make ``result``, a tree in which registered containers are taken apart already."""
         self._result = result
@@ -244,19 +266,23 @@ class Expr(FxNode):
 
     def _clone(self, args: Any, kwargs: Any, copy_node: Callable[[Node], Node]) -> Expr:
         """The same step with other arguments and new nodes."""
-        copied = self._restored(self._saved(), args, kwargs)
+        copied = self._restored(self.__getstate__(), args, kwargs)
         copied._give(map_values(self._result, copy_node))
         return copied
 
-    def _saved(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy of the step has beside arguments and results."""
         return {key: getattr(self, key) for key in self._own}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for key, value in state.items():
+            setattr(self, key, value)
+
     @classmethod
-    def _restored(cls, saved: dict[str, Any], args: Any, kwargs: Any) -> Expr:
+    def _restored(cls, state: dict[str, Any], args: Any, kwargs: Any) -> Expr:
         expr = object.__new__(cls)
         Expr.__init__(expr, args, kwargs)
-        for key, value in saved.items():
-            setattr(expr, key, value)
+        expr.__setstate__(state)
         return expr
 
     # -- in the graph ----------------------------------------------------------------------------
@@ -308,12 +334,12 @@ class Expr(FxNode):
     def run(self, env: dict[Node, Any]) -> None:
         """Compute from the values in ``env`` and add the results to it."""
         try:
-            args, kwargs = map_values((self._args, self._kwargs), env.__getitem__)
+            args, kwargs = unpack((self._args, self._kwargs), env.__getitem__)
         except KeyError as missing:
             raise GraphError(
                 f"{self.describe()} reads {missing.args[0].name!r}, which has no value\n  fix: graph.lint()"
             ) from None
-        bind(self._result, self.compute(unpack(args), unpack(kwargs)), env, self)
+        bind(self._result, self.compute(args, kwargs), env, self)
 
     def interpret(self, *inputs: Any) -> list[Any]:
         """Values of ``outputs`` for values of ``inputs``."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import random
+from ..fx.verify import difference
 from ..module import Dropout, Module
 from ..module._reach import kept_tensors
 from ..tensor import Tensor
@@ -66,37 +65,23 @@ def _is_random(traced: TracedModule) -> bool:
     return False
 
 
-def _compare(
-    traced: TracedModule,
-    tracer: Tracer,
-    expected: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> None:
+def _compare(traced: TracedModule, tracer: Tracer, expected: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     def run_and_compare(expr: Expr, env: dict[Node, Any]) -> None:
         expr.run(env)
         for node, value in zip(expr.outputs, (tracer.values or {}).get(expr, ()), strict=False):
-            _same(env[node].numpy(), value, expr.describe())
+            _same(env[node], value, expr)
 
-    leaves, argdef = tree_flatten(traced._canonical(args, kwargs))
-    graph = traced.argdef_graph_map[argdef]
-    run_expr = run_and_compare if tracer.values is not None else Expr.run
-    result = graph._run([traced, *leaves], run_expr)
-    for node, actual, wanted in zip(
-        tree_flatten(unpack(graph._result))[0],
-        tree_flatten(result)[0],
-        tree_flatten(expected)[0],
-        strict=True,
-    ):
-        _same(actual.numpy(), wanted.numpy(), node.expr.describe())
+    graph, leaves = traced._graph_for(args, kwargs)
+    result = graph._run([traced, *leaves], run_and_compare)
+    trees = (unpack(graph._result), result, expected)
+    for node, actual, wanted in zip(*(tree_flatten(tree)[0] for tree in trees), strict=True):
+        _same(actual, wanted, node.expr)
 
 
-def _same(actual: np.ndarray, wanted: np.ndarray, what: str) -> None:
-    if actual.shape != wanted.shape or not np.allclose(
-        actual, wanted, rtol=1e-4, atol=1e-5, equal_nan=True
-    ):
+def _same(actual: Any, wanted: Any, expr: Expr) -> None:
+    if difference(wanted, actual, 1e-4, least_scale=0.1) is not None:
         raise TraceMismatch(
-            f"{what} gives another result than the module that was traced\n"
+            f"{expr.describe()} gives another result than the module that was traced\n"
             "  why: its forward depends on more than its arguments, parameters and buffers\n"
             "  fix: pass what changes as an argument; or trace with disable_default_checker()"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from .. import functional as F
 from .._files.container import Damaged
 from .._files.graphs import at_path
 from .._graph.core import Graph, GraphError
-from .._graph.redirect import original_of
 from .._graph.rows import Row
 from ..core import op_objects
 from ..module import Module
@@ -62,15 +60,6 @@ def _target() -> Any:
     return property(lambda self: self.target, lambda self, value: setattr(self, "target", value))
 
 
-_ADDED_PARAMETERS = {
-    "max_pool2d": frozenset({"ceil_mode"}),
-    "avg_pool2d": frozenset({"ceil_mode"}),
-    "cross_entropy": frozenset({"ignore_index", "weight"}),
-    "zeros": frozenset({"more"}),
-    "ones": frozenset({"more"}),
-}
-
-
 class Input(Expr):
     """An input of the graph: the module itself, or a tensor of the call."""
 
@@ -82,6 +71,9 @@ class Input(Expr):
 
     def _module_made(self) -> Module:
         return self.top_graph._module
+
+    def run(self, env: dict[Node, Any]) -> None:
+        """The caller of the graph gives the value."""
 
     def check_saved(self, what: str) -> None:
         if len(self.outputs) != 1 or self.args or self.kwargs:
@@ -135,19 +127,6 @@ class GetAttr(Expr):
         else:
             kind = type(value).__name__ if isinstance(value, Module) else "Tensor"
         return f'getattr({show(self.args[0], spec)}, "{self.attr_name}") -> ({kind})'
-
-
-@functools.cache
-def _signature_of_method(method: Any) -> inspect.Signature | None:
-    """The signature of a method or operator of Tensor. One that C implements has a text, "($self, value, /)", which `inspect.signature` compiles."""
-    if inspect.isfunction(method):
-        return inspect.signature(method)
-    text: str | None = getattr(method, "__text_signature__", None)
-    if text is None:
-        return None
-    names = [part.strip(" $") for part in text.strip("()").split(",") if part.strip() != "/"]
-    parameters = [inspect.Parameter(name.removesuffix("=None"), inspect.Parameter.POSITIONAL_ONLY, default=None if "=" in name else inspect.Parameter.empty) for name in names]
-    return inspect.Signature(parameters)
 
 
 class CallMethod(Expr):
@@ -208,6 +187,12 @@ class CallMethod(Expr):
     def _shown(self) -> tuple[Sequence[Any], dict[str, Any]]:
         return (self.args, self.kwargs) if self._is_module_call else super()._shown()
 
+    def _names_of_outputs(self, qualname: str) -> tuple[str, str]:
+        if self._is_module_call:
+            return f"{self.args[0].name}_out", f"{self.args[0].qualname}.[out]"
+        word = self.method.strip("_")
+        return f"{word}_out", f"{qualname}.[method_{word}]"
+
     def _canonical_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as the traced module takes them."""
         owner: Any = self.args[0].owner
@@ -217,15 +202,15 @@ class CallMethod(Expr):
         """Under which the traced module keeps the graph of this call."""
         return tree_flatten(self._canonical_arguments())[1]
 
+    def _module_called(self) -> Any:
+        return self.reached()
+
     def _parameters(self) -> inspect.Signature | None:
-        if self._is_module_call:
-            owner = self.args[0].owner
-            spec: inspect.Signature | None = getattr(owner, "argspec", None)
-            if spec is None:
-                return inspect.signature(type(owner).forward)
-            itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-            return spec.replace(parameters=[itself, *spec.parameters.values()])
-        return _signature_of_method(getattr(Tensor, self.method, None))
+        if not self._is_module_call:
+            return super()._parameters()
+        found: inspect.Signature | None = getattr(self.reached(), "argspec", None) or super()._parameters()
+        itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        return found and found.replace(parameters=[itself, *found.parameters.values()])
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return run_method(self.method, args, kwargs)
@@ -285,23 +270,12 @@ class CallFunction(Expr):
             raise TypeError(f"a CallFunction calls a function, got {func!r}")
         self._func = func
 
-    def _saved(self) -> dict[str, Any]:
-        return {**super()._saved(), "_func": FunctionName.of(self._func)}
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_func": FunctionName.of(self._func)}
 
-    @classmethod
-    def _restored(cls, saved: dict[str, Any], args: Any, kwargs: Any) -> Expr:
-        func = saved.get("_func")
-        found = {"_func": func.find()} if isinstance(func, FunctionName) else {}
-        return super()._restored({**saved, **found}, args, kwargs)
-
-    def _added_parameters(self) -> frozenset[str]:
-        return _ADDED_PARAMETERS.get(self.func.__name__, frozenset())
-
-    def _parameters(self) -> inspect.Signature | None:
-        try:
-            return inspect.signature(original_of(self.func))
-        except ValueError:
-            return None
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        func = state.get("_func")
+        super().__setstate__({**state, "_func": func.find()} if isinstance(func, FunctionName) else state)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.func(*args, **kwargs)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .._graph.tree import map_values
 from .expr import CallMethod, Expr, GetAttr, Input
-from .internal_graph import InternalGraph, _node_state
+from .internal_graph import InternalGraph
 from .node import ModuleNode, Node
 from .packing import unpack
 from .pytree import tree_flatten
@@ -19,9 +19,7 @@ class _Flattener:
     def __init__(self, graph: InternalGraph, module: TracedModule) -> None:
         self._new = InternalGraph(graph.name, graph.qualname)
         self._new._module = module
-        self._paths: dict[
-            Node, str
-        ] = {}  # modules that are called, by where the top module holds them
+        self._paths: dict[Node, str] = {}  # modules that are called, by where the top module holds them
         self._env: dict[Node, Node] = {}
 
     def run(self, graph: InternalGraph) -> InternalGraph:
@@ -29,7 +27,7 @@ class _Flattener:
             if isinstance(expr, Input):
                 self._copy(expr, "")
         self._paths[graph.inputs[0]] = ""
-        self._new._result = map_values(self._inlined(graph, ""), lambda node: node)
+        self._new._result = self._inlined(graph, "")
         self._new.compile()
         return self._new
 
@@ -46,17 +44,19 @@ class _Flattener:
                 self._copy(expr, prefix)
         return map_values(graph._result, self._env.__getitem__)
 
-    def _copy(self, expr: Expr, prefix: str) -> None:
+    def _copy(self, expr: Expr, prefix: str) -> Expr:
         def copy_node(node: Node) -> Node:
             kind: Any = type(node)
             copied: Node = kind(None)
-            copied.__dict__.update(_node_state(node))
-            copied._name = prefix + node._name
             self._env[node] = copied
+            copied.__setstate__(node.__getstate__())
+            copied._name = prefix + node._name
             return copied
 
         args, kwargs = map_values((expr.args, expr.kwargs), self._env.__getitem__)
-        self._new._add(expr._clone(args, kwargs, copy_node))
+        new = expr._clone(args, kwargs, copy_node)
+        self._new._add(new)
+        return new
 
     def _read(self, expr: GetAttr, prefix: str) -> None:
         """Modules that are inlined are not read, what they hold is read by its whole path."""
@@ -66,12 +66,8 @@ class _Flattener:
         if isinstance(node, ModuleNode) and not getattr(node.owner, "is_qat", True):
             self._paths[node] = path
             return
-        read = GetAttr(cast(ModuleNode, self._new.inputs[0]), type(node), path)
-        copied = read.outputs[0]
-        copied.__dict__.update(_node_state(node))
-        copied._name = prefix + node._name
-        self._env[node] = copied
-        self._new._add(read)
+        read = self._copy(expr, prefix)
+        read.name = read.target = path
 
     def _inline(self, expr: CallMethod, prefix: str) -> None:
         inner: Any = expr.graph
@@ -79,6 +75,7 @@ class _Flattener:
         args, kwargs = unpack(expr.args[1:]), unpack(dict(expr.kwargs))
         leaves, _ = tree_flatten(expr.args[0].owner._canonical(args, kwargs))
         self._paths[module] = self._paths[expr.args[0]]
+        self._env[module] = self._new.inputs[0]
         self._env.update(zip(inputs, map(self._env.__getitem__, leaves), strict=True))
         outer_prefix = prefix + expr.args[0]._name + "_"
         before = set(self._env.values())

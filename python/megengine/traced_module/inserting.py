@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
-from .._graph.tree import map_values, values_in
+from .._graph.tree import values_in
 from ..core._origin import users_line
-from ..fx import _watch
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Inserter(Recorder):
-    """The context: functions, operators and modules compute with example values of the nodes.
+    """Lets functions, operators and modules compute with example values of the nodes.
 
     after: what is inserted goes after it; None for right after what it reads.
     """
@@ -35,13 +33,6 @@ class Inserter(Recorder):
         self._graph = graph
         self._after = after
         self._inserted: set[Expr] = set()
-        self._stack = ExitStack()
-
-    def __enter__(self) -> None:
-        self._stack.enter_context(_watch.watching(self))
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
 
     @property
     def graph(self) -> InternalGraph:
@@ -83,16 +74,12 @@ class Inserter(Recorder):
         self._inserted.add(expr)
 
     def _example(self, tree: Any) -> Any:
-        return unpack(
-            map_values(tree, lambda n: n.owner if isinstance(n, ModuleNode) else n._example())
-        )
+        return unpack(tree, lambda node: node.owner if isinstance(node, ModuleNode) else node._example())
 
     def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return next(values_in((args, kwargs)), None) is not None
 
-    def record(
-        self, expr: Expr, arguments: Arguments, run: Callable[[], Any], base: str, qualname: str, written: Tensor | None = None
-    ) -> Any:
+    def record(self, expr: Expr, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
         try:
             with suspended():
                 result = expr.compute(*self._example(arguments))
@@ -102,7 +89,7 @@ class Inserter(Recorder):
             raise
         if result is NotImplemented:
             raise TypeError(f"{expr.name}: unsupported operands {list(arguments[0])}")
-        self.finish(expr, arguments, result, base, qualname)
+        self.finish(expr, arguments, result)
         self._place(expr)
         return expr.return_val
 
@@ -136,7 +123,7 @@ class Inserter(Recorder):
         node = module if isinstance(module, ModuleNode) else self._child(module)
         arguments = self.arguments((node, *args), kwargs)
         self._make_traced(node, arguments)
-        return self.record(CallMethod(node), arguments, lambda: None, f"{node.name}_out", f"{node.qualname}.[out]")
+        return self.record(CallMethod(node), arguments, lambda: None)
 
     def _child(self, module: Module) -> ModuleNode:
         """The node of a module that the traced module holds."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import DTypeLike
 
-from .._files import admitted
-from .._files.graphs import check_call
+from .._files.graphs import check_when_read
 from .._graph.core import Pictured
 from .._graph.names import Namespace
 from .._graph.rows import Row
-from .._graph.tree import map_leaves, map_values, values_in
+from .._graph.tree import map_leaves, values_in
+from ..fx import _watch
 from ..fx.graph import Graph
 from ..module import Module
 from .expr import Expr, GetAttr, Input, Output
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["InternalGraph"]
 
 _M = TypeVar("_M", bound=Module)
+
+
+RunExpr = Callable[[Expr, dict[Node, Any]], None]
 
 
 class NodeRef(int):
@@ -54,7 +57,7 @@ class InternalGraph(Pictured):
         self.fx_graph.view = self
         self._top: InternalGraph | None = None
         self._next_ids = [0, 0]  # of exprs and nodes; counted on the top graph
-        self._watch: Any = None
+        self._run_expr: RunExpr | None = None  # while somebody looks into runs
 
     def __iter__(self) -> Iterator[Any]:
         return (expr for expr in self.fx_graph if not isinstance(expr, Output))
@@ -198,7 +201,7 @@ class InternalGraph(Pictured):
         """
         if expr is not None and (not isinstance(expr, Expr) or expr.top_graph is not self):
             raise AssertionError(f"insert_exprs: {expr!r} is not an expr of {self.name}")
-        return Inserter(self, expr)
+        return _watch.watching(Inserter(self, expr))
 
     def replace_node(self, repl_dict: Mapping[Node, Tensor]) -> None:
         """Let outputs, and exprs after the new node, read the values of ``repl_dict`` for its keys.
@@ -322,28 +325,20 @@ class InternalGraph(Pictured):
         """Values of ``outputs`` for values of ``inputs[1:]``."""
         return self.interpret(self._module, *inputs)
 
-    def _run(
-        self, inputs: Sequence[Any], run_expr: Callable[[Expr, dict[Node, Any]], None] = Expr.run
-    ) -> Any:
+    def _run(self, inputs: Sequence[Any], run_expr: RunExpr | None = None) -> Any:
         """What the graph gives. run_expr: runs an expr of it on the values that are there, and adds the results."""
         nodes = self.inputs
         if len(inputs) != len(nodes):
             raise ValueError(f"{self.name} takes {len(nodes)} inputs, {nodes}, got {len(inputs)}")
         env = dict(zip(nodes, inputs, strict=True))
-        watch = self._watch
-        if watch is not None:
-            watch.see(nodes, env)
         for expr in self.fx_graph.running(env):
             if isinstance(expr, Output):
-                return unpack(map_values(expr.args[0], env.__getitem__))
-            if not isinstance(expr, Input):
-                try:
-                    run_expr(expr, env)
-                except Exception as error:
-                    error.add_note(f"while running {expr.describe()}")
-                    raise
-                if watch is not None:
-                    watch.see(expr.outputs, env)
+                return unpack(expr.args[0], env.__getitem__)
+            try:
+                (run_expr or self._run_expr or type(expr).run)(expr, env)
+            except Exception as error:
+                error.add_note(f"while running {expr.describe()}")
+                raise
         return None
 
     # -- text and pictures -----------------------------------------------------------------------
@@ -375,9 +370,9 @@ class InternalGraph(Pictured):
             "name": self._name,
             "qualname": self._qualname,
             "module": self._module,
-            "nodes": [(type(node), _node_state(node)) for node in nodes],
+            "nodes": [(type(node), node.__getstate__()) for node in nodes],
             "exprs": [
-                (type(e), e._saved(), referred(e._args), referred(e._kwargs), referred(e._result))
+                (type(e), e.__getstate__(), referred(e._args), referred(e._kwargs), referred(e._result))
                 for e in self
             ],
             "result": referred(self._result),
@@ -391,7 +386,7 @@ class InternalGraph(Pictured):
             if cls not in (ModuleNode, TensorNode):
                 raise AssertionError("cls in (ModuleNode, TensorNode) does not hold")
             node = cls(None)
-            node.__dict__.update(node_state)
+            node.__setstate__(node_state)
             nodes.append(node)
 
         def resolved(tree: Any) -> Any:
@@ -407,13 +402,7 @@ class InternalGraph(Pictured):
             for node in expr.outputs:
                 self._names.take(node._name)
         self._result = resolved(state["result"])
-        admission = admitted.active()
-        if admission is not None:
-            admission.check_at_end(self._check_calls)
-
-    def _check_calls(self) -> None:
-        for expr in self:
-            check_call(expr)
+        check_when_read(self.fx_graph)
 
     def __copy__(self) -> InternalGraph:
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
@@ -423,10 +412,6 @@ class InternalGraph(Pictured):
         copied = memo[id(self)] = object.__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
-
-
-def _node_state(node: Node) -> dict[str, Any]:
-    return {key: value for key, value in vars(node).items() if key not in ("expr", "readers")}
 
 
 class _Lazy:

@@ -123,6 +123,13 @@ class Node(Value, abc.ABC, _ActsAs):
             raise Damaged(f"the node {name!r} has a value that is not a tensor")
         return node
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy of the node has, whoever makes and reads it."""
+        return {key: value for key, value in vars(self).items() if key not in ("expr", "readers")}
+
+    def __setstate__(self, state: dict[str, Any] | None) -> None:
+        vars(self).update(state or {})
+
     def __repr__(self) -> str:
         return self._name
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._graph.tree import rebuild, tree_text
+from .._graph.tree import opened, tree_text
+from ..core._tree import mapped
 from .node import Node
 from .pytree import SUPPORTED_TYPE, TreeDef, tree_flatten
 
@@ -17,34 +18,38 @@ if TYPE_CHECKING:
 _NATIVE = (list, tuple, dict, slice)
 
 
-class Packed(tuple[Any, ...]):
+class Packed(NamedTuple):
     """A container that the graph cannot look into, taken apart: its arrangement and its leaves."""
 
-    _fields = ("tree", "leaves")
+    tree: TreeDef
+    leaves: tuple[Any, ...]
 
-    def __new__(cls, tree: TreeDef, leaves: Sequence[Any]) -> Packed:
-        return super().__new__(cls, (tree, leaves))
 
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return tuple(self)
+def _is_whole(tree: object) -> bool:
+    return type(tree) in SUPPORTED_TYPE and type(tree) not in _NATIVE
 
 
 def pack(tree: object) -> Any:
     """``tree`` with registered containers taken apart, so that the nodes in them are seen."""
-    kind = type(tree)
-    if kind in _NATIVE:
-        return rebuild(tree, pack, list, dict)
-    if kind in SUPPORTED_TYPE:
-        leaves, arrangement = tree_flatten(tree)
+
+    def packed(leaf: Any) -> Any:
+        if not _is_whole(leaf):
+            return leaf
+        leaves, arrangement = tree_flatten(leaf)
         return Packed(arrangement, tuple(leaves))
-    return tree
+
+    return mapped(tree, packed, lambda part: None if _is_whole(part) else opened(part))
 
 
-def unpack(tree: object) -> Any:
-    """The containers that `pack` took apart, whole again."""
-    if isinstance(tree, Packed):
-        return tree[0].unflatten([unpack(leaf) for leaf in tree[1]])
-    return rebuild(tree, unpack, list, dict)
+def unpack(tree: object, value_of: Callable[[Any], Any] = lambda node: node) -> Any:
+    """``tree`` with the containers that `pack` took apart whole again, and ``value_of(node)`` in the place of each node."""
+
+    def whole(leaf: Any) -> Any:
+        if isinstance(leaf, Packed):
+            return leaf.tree.unflatten([unpack(part, value_of) for part in leaf.leaves])
+        return value_of(leaf) if isinstance(leaf, Node) else leaf
+
+    return mapped(tree, whole, lambda part: None if isinstance(part, Packed) else opened(part))
 
 
 def bind(pattern: object, value: object, env: dict[Node, Any], expr: Expr) -> None:
@@ -54,8 +59,8 @@ def bind(pattern: object, value: object, env: dict[Node, Any], expr: Expr) -> No
         return
     if isinstance(pattern, Packed):
         leaves, arrangement = tree_flatten(value)
-        if len(leaves) == len(pattern[1]) and arrangement == pattern[0]:
-            return bind(tuple(pattern[1]), tuple(leaves), env, expr)
+        if len(leaves) == len(pattern.leaves) and arrangement == pattern.tree:
+            return bind(pattern.leaves, tuple(leaves), env, expr)
     elif isinstance(pattern, (tuple, list)):
         if isinstance(value, (tuple, list)) and len(value) == len(pattern):
             for inner, item in zip(pattern, value, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._files import admitted
 from .._graph.tree import Value
-from ..core._tree import Branch, opened
+from ..core._tree import PLAIN, Branch, opened
 from ..core.op_objects import OpDef
 from ..core.qparams import LSQParams, QParams
 from ..core.tensor.dtype import QuantDtypeMeta
@@ -146,17 +146,11 @@ for _type in (QParams, LSQParams):
     SUPPORTED_TYPE[_type] = Container(qparams_flatten, functools.partial(qparams_unflatten, _type))
 
 
-def container_of(value: object) -> Container | None:
-    """How to take ``value`` apart; None for a leaf."""
-    kind = type(value)
-    found = SUPPORTED_TYPE.get(kind)
-    if found is not None:
-        return found
-    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+def container_of(kind: type) -> Container | None:
+    """How objects of a class are taken apart; None for leaves."""
+    if kind not in SUPPORTED_TYPE and issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return _native(kind)
-    if isinstance(value, (list, dict)) and kind.__module__.startswith("megengine._graph"):
-        return SUPPORTED_TYPE[list if isinstance(value, list) else dict]
-    return None
+    return SUPPORTED_TYPE.get(kind)
 
 
 def _leaf_type(value: Any) -> type:
@@ -186,7 +180,8 @@ def tree_flatten(
 
     AssertionError for an object of a type that is neither a container nor a leaf.
     """
-    container = container_of(values)
+    kind = PLAIN.get(type(values), type(values))
+    container = container_of(kind)
     if container is None:
         if not is_leaf(values):
             raise AssertionError(
@@ -204,14 +199,7 @@ def tree_flatten(
         found, child = tree_flatten(item, leaf_type, is_leaf, is_const_leaf)
         leaves += found
         children.append(child)
-    return leaves, TreeDef(_plain(type(values)), aux, children)
-
-
-def _plain(kind: type) -> type:
-    """Arguments in a graph are in frozen lists and dicts; what they stand for are plain ones."""
-    if kind.__module__.startswith("megengine._graph"):
-        return list if issubclass(kind, list) else dict
-    return kind
+    return leaves, TreeDef(kind, aux, children)
 
 
 class TreeDef:
@@ -227,7 +215,7 @@ class TreeDef:
         """The object with ``leaves`` in the places of those that tree_flatten gave."""
         rest = iter(leaves)
         items = [child.unflatten(rest) for child in self.children_defs]
-        return (SUPPORTED_TYPE.get(self.type) or _native(self.type)).unflatten(items, self.aux_data)
+        return cast(Container, container_of(self.type)).unflatten(items, self.aux_data)
 
     def _key(self) -> tuple[Any, ...]:
         return self.type, repr(self.aux_data), tuple(self.children_defs)

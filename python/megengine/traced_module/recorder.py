@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -17,7 +18,6 @@ from ..random import RNG
 from ..tensor import Tensor
 from . import module_tracer
 from .expr import Apply, CallFunction, CallMethod, Constant, Expr, GetAttr, Input
-from .node import TensorNode
 from .packing import pack
 from .pytree import tree_flatten
 
@@ -58,26 +58,28 @@ def function_expr(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Expr
     return CallFunction(func), args
 
 
-class Recorder(_watch.Watcher):
+class Recorder(_watch.Watcher, abc.ABC):
     """Adds exprs to graphs. ``inserts`` tells whether calls are given nodes rather than tensors."""
 
     inserts = False
     functions = module_tracer.FUNCTIONS
 
     @property
+    @abc.abstractmethod
     def graph(self) -> InternalGraph:
         """Where exprs go now."""
-        raise TypeError(f"{type(self).__name__} has no graph")
+
+    @abc.abstractmethod
+    def node_of(self, leaf: object) -> Any:
+        """The node for an argument that is a tensor, module or node."""
+
+    @abc.abstractmethod
+    def record(self, expr: Expr, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
+        """What the call gives, which ``expr`` makes; or ``written``, which it writes. run: calls it as the program does."""
 
     def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call with these arguments becomes an expr."""
         return True
-
-    def record(
-        self, expr: Expr, arguments: Arguments, run: Callable[[], Any], base: str, qualname: str, written: Tensor | None = None
-    ) -> Any:
-        """What the call gives, which ``expr`` makes; or ``written``, which it writes. run: calls it as the program does."""
-        raise TypeError(f"{type(self).__name__} records nothing")
 
     def call_function(self, func: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = listed(args, kwargs)
@@ -85,9 +87,7 @@ class Recorder(_watch.Watcher):
             with suspended():
                 return original(*args, **kwargs)
         expr, shown = function_expr(func, args)
-        arguments = self.arguments(shown, kwargs)
-        qualname = f"{self.graph.qualname}.[func_{expr.name}]"
-        return self.record(expr, arguments, lambda: original(*args, **kwargs), f"{expr.name}_out", qualname)
+        return self.record(expr, self.arguments(shown, kwargs), lambda: original(*args, **kwargs))
 
     def call_method(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any] | None = None
@@ -101,18 +101,14 @@ class Recorder(_watch.Watcher):
 
     def record_method(self, name: str, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
         target = arguments[0][0]
-        expr, word = CallMethod(target, name), name.strip("_")
+        expr = CallMethod(target, name)
         expr.set_arguments((), {})  # `finish` gives it these: what fails, or makes no tensor, reads nothing
         if module_tracer.writes_in_place(name) and (self.inserts or isinstance(target.expr, (Input, GetAttr, Constant))):
             expr.disable_remove()  # it is seen from outside
-        return self.record(expr, arguments, run, f"{word}_out", f"{self.graph.qualname}.[method_{word}]", written)
+        return self.record(expr, arguments, run, written)
 
     def items(self, tensor: Tensor) -> Iterator[Any]:
         return iter([tensor[i] for i in range(len(tensor))])
-
-    def node_of(self, leaf: object) -> Any:
-        """The node for an argument that is a tensor, module or node; constants stay."""
-        raise TypeError(f"{type(self).__name__} has no nodes")
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """args and kwargs with nodes in the places of tensors and modules. AssertionError for unsupported types."""
@@ -122,23 +118,14 @@ class Recorder(_watch.Watcher):
             lambda leaf: self.node_of(leaf) if isinstance(leaf, (Tensor, Module, Value)) else leaf,
         )
 
-    def finish(self, expr: Expr, arguments: Arguments, result: object, base: str, qualname: str) -> list[tuple[Tensor, TensorNode]]:
+    def finish(self, expr: Expr, arguments: Arguments, result: object) -> None:
         """Give ``expr`` its arguments, and nodes for the tensors in ``result``."""
-        made: list[tuple[Tensor, TensorNode]] = []
-
-        def node_for(leaf: Any) -> Any:
-            if not isinstance(leaf, Tensor):
-                return leaf
-            node = TensorNode(expr, base, qualname)
-            node._describe(leaf)
-            made.append((leaf, node))
-            return node
-
         expr.set_arguments(*expr._arranged(*arguments))
-        expr._result = map_leaves(pack(result), node_for)
-        expr._outputs = [node for _, node in made]
+        expr.add_outputs(result)
+        name, qualname = expr._names_of_outputs(self.graph.qualname)
+        for node in expr.outputs:
+            node._name, node._qualname = name, qualname
         expr.source = users_line()
-        return made
 
 
 def suspended() -> AbstractContextManager[Any]:

@@ -6,11 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .._graph.rows import Measured, Row, rows_of, type_text
-from ..module._reach import kept_tensors
+from ..module._reach import kept_tensors, tensors_in
 from ..tensor import Tensor
-from .expr import CallMethod, Expr
+from .expr import Expr
 from .node import Node
-from .packing import bind
 
 if TYPE_CHECKING:
     from .internal_graph import InternalGraph
@@ -19,33 +18,20 @@ Path = tuple[Expr, ...]  # the calls of graphs around an expr, the outermost fir
 
 
 class _Stopwatch:
-    """Runs a graph and the graphs that it calls, and notes how long each expr took and the types of its results."""
+    """Runs exprs, also of graphs that are called, and notes how long each took and the types of its results."""
 
     def __init__(self) -> None:
         self.measured = Measured()
         self._path: Path = ()
 
-    def run(self, graph: InternalGraph, inputs: list[Any]) -> Any:
-        return graph._run(inputs, self._run_expr)
-
-    def _run_expr(self, expr: Expr, env: dict[Node, Any]) -> None:
+    def run(self, expr: Expr, env: dict[Node, Any]) -> None:
         path = self._path
+        self._path = (*path, expr) if expr.called is not None else path
         start = time.perf_counter()
-        if isinstance(expr, CallMethod) and expr.called is not None:
-            self._path = (*path, expr)
-            bind(expr._result, self._called(expr, env), env, expr)
-            self._path = path
-        else:
-            expr.run(env)
+        expr.run(env)
         seconds = time.perf_counter() - start
-        made = [env[node] for node in expr.outputs if isinstance(env[node], Tensor)]
-        types = ", ".join(type_text(x.dtype, x._tuple_shape) for x in made)
-        self.measured.add((path, expr), types, seconds)
-
-    def _called(self, expr: CallMethod, env: dict[Node, Any]) -> Any:
-        (module, *args), kwargs = expr.unflatten_args([env[node] for node in expr.inputs])
-        graph, leaves = module._graph_for(tuple(args), kwargs)
-        return self.run(graph, [module, *leaves])
+        self._path = path
+        self.measured.add((path, expr), tensors_in([env[node] for node in expr.outputs]), seconds)
 
 
 def _measure(graph: InternalGraph, inputs: tuple[Any, ...], runs: int) -> Measured:
@@ -53,10 +39,16 @@ def _measure(graph: InternalGraph, inputs: tuple[Any, ...], runs: int) -> Measur
         if not isinstance(value, Tensor):
             raise TypeError(f"html: {graph.name} takes tensors, got {value!r}")
     stopwatch = _Stopwatch()
-    module = graph._module
-    with kept_tensors([*module.tensors(), *inputs]):
-        for _ in range(runs):
-            stopwatch.run(graph, [module, *inputs])
+    graphs = {each: each._run_expr for each in graph.each_graph()}
+    try:
+        for each in graphs:
+            each._run_expr = stopwatch.run
+        with kept_tensors([*graph._module.tensors(), *inputs]):
+            for _ in range(runs):
+                graph.eval(*inputs)
+    finally:
+        for each, run_expr in graphs.items():
+            each._run_expr = run_expr
     return stopwatch.measured
 
 

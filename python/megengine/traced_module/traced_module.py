@@ -6,16 +6,18 @@ import copy
 import inspect
 import os
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any, cast
 
 from .._files import admitted, modules
+from .._graph.tree import leaves, map_leaves, opened
 from ..fx.graph import Graph
 from ..module import Module
 from ..module._structure import INTERNAL
 from ..module.qat import QATModule
 from ..tensor import Tensor
 from ..version import __version__
+from .base_expr import Expr
 from .checking import traced_and_checked
 from .filters import (  # noqa: F401 (programs find them here)
     BaseFilter,
@@ -58,8 +60,10 @@ class _Watch:
         self.ended: dict[Node, Any] = {}
         self.active = False  # while the module that was asked to watch runs
 
-    def see(self, nodes: Iterable[Node], env: dict[Node, Any]) -> None:
-        for node in nodes if self.active else ():
+    def run(self, expr: Expr, env: dict[Node, Any]) -> None:
+        """Run an expr of a graph, and keep values of what it makes."""
+        expr.run(env)
+        for node in expr.outputs if self.active else ():
             if node in self.points:
                 self.values[node] = env[node]
             if node in self.ends:
@@ -327,7 +331,7 @@ class TracedModule(Module):
             watch.values.clear()
         self._watch = watch if watch.points or watch.ends else None
         for graph in self._inner_graphs():
-            graph._watch = self._watch
+            graph._run_expr = self._watch.run if self._watch is not None else None
 
     def _inner_graphs(self) -> list[InternalGraph]:
         return [inner for g in self.argdef_graph_map.values() for inner in g.each_graph()]
@@ -372,7 +376,7 @@ class TracedModule(Module):
             if key not in INTERNAL:
                 _check_not_mixed(type(module).__name__, key, value)
                 if _holds(value, (Module, Tensor)):
-                    own[key] = _converted(value, build)
+                    own[key] = map_leaves(value, lambda leaf: build(leaf) if isinstance(leaf, Module) else leaf)
         self._list_holders()
         self.argspec = signature_of(module.forward)
         self._class_name = type(module).__name__
@@ -440,36 +444,20 @@ _OWN = frozenset({"_is_top", "argdef_graph_map", "argspec", "_class_name", "_wat
 
 
 def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
-    if isinstance(value, kinds):
-        return True
-    if isinstance(value, (list, tuple)):
-        return any(_holds(item, kinds) for item in value)
-    return isinstance(value, dict) and any(_holds(item, kinds) for item in value.values())
+    return any(isinstance(leaf, kinds) for leaf in leaves(value))
 
 
 def _check_not_mixed(owner: str, key: str, value: Any) -> None:
     """ValueError for a container of modules and other things."""
-    if isinstance(value, (list, tuple, dict)) and _holds(value, (Module,)):
-        items = value.values() if isinstance(value, dict) else value
-        for item in items:
-            if not _holds(item, (Module,)):
-                raise ValueError(
-                    f"{owner}.{key} holds modules and also a {type(item).__name__}\n"
-                    "  fix: keep modules and other things in containers of their own"
-                )
-            _check_not_mixed(owner, key, item)
-
-
-def _converted(value: Any, build: Callable[[Module], Module]) -> Any:
-    if isinstance(value, Module):
-        return build(value)
-    if isinstance(value, (list, tuple)):
-        kind: Any = type(value)
-        made = [_converted(item, build) for item in value]
-        return kind._make(made) if hasattr(kind, "_fields") else kind(made)
-    if isinstance(value, dict):
-        return {key: _converted(item, build) for key, item in value.items()}
-    return value
+    if not _holds(value, (Module,)):
+        return
+    for item in getattr(opened(value), "parts", ()):
+        if not _holds(item, (Module,)):
+            raise ValueError(
+                f"{owner}.{key} holds modules and also a {type(item).__name__}\n"
+                "  fix: keep modules and other things in containers of their own"
+            )
+        _check_not_mixed(owner, key, item)
 
 
 # -- functions -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from .._graph.tree import leaves
 from ..core._origin import users_level
 from ..fx import _watch
 from ..module import Module
@@ -18,6 +19,7 @@ from ..tensor import Tensor
 from . import module_tracer
 from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
 from .node import ModuleNode, Node, TensorNode
+from .packing import pack
 from .pytree import tree_flatten
 from .recorder import Arguments, Recorder, has_tensor, listed, suspended
 from .utils import get_subattr
@@ -162,15 +164,16 @@ class Tracer(Recorder):
         graph._add(node.expr)
         return node
 
-    def _add(self, expr: Expr, arguments: Arguments, result: Any, base: str, qualname: str) -> None:
+    def _add(self, expr: Expr, arguments: Arguments, result: Any) -> None:
         scope = self._scopes[-1]
-        made = self.finish(expr, arguments, result, base, qualname)
+        self.finish(expr, arguments, result)
         scope.graph._add(expr)
-        for tensor, node in made:
+        tensors = [leaf for leaf in leaves(pack(result)) if isinstance(leaf, Tensor)]
+        for tensor, node in zip(tensors, expr.outputs, strict=True):
             scope.know(tensor, node)
         if self.values is not None:
             with suspended():
-                self.values[expr] = [tensor.numpy() for tensor, _ in made]
+                self.values[expr] = [tensor.numpy() for tensor in tensors]
 
     # -- what is called --------------------------------------------------------------------------
 
@@ -178,16 +181,14 @@ class Tracer(Recorder):
     def graph(self) -> InternalGraph:
         return self._scopes[-1].graph
 
-    def record(
-        self, expr: Expr, arguments: Arguments, run: Callable[[], Any], base: str, qualname: str, written: Tensor | None = None
-    ) -> Any:
+    def record(self, expr: Expr, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
         with suspended():
             result = run()
         if result is NotImplemented:
             return result
         made = result if written is None else written
         if has_tensor(made):
-            self._add(expr, arguments, made, base, qualname)
+            self._add(expr, arguments, made)
         return result
 
     def shape_of(self, tensor: Tensor, shape: object) -> Any:
@@ -210,9 +211,7 @@ class Tracer(Recorder):
     ) -> None:
         """``Tensor(data)`` of a tensor is a call like others."""
         if isinstance(data, Tensor):
-            name = type(result).__name__
-            qualname = f"{self.graph.qualname}.[func_{name}]"
-            self._add(CallFunction(type(result)), self.arguments((data, *args), kwargs), result, f"{name.lower()}_out", qualname)
+            self._add(CallFunction(type(result)), self.arguments((data, *args), kwargs), result)
 
     def named(self, tensor: Tensor, name: str) -> None:
         node = self._scopes[-1].nodes.get(id(tensor))
@@ -239,7 +238,7 @@ class Tracer(Recorder):
         else:
             name = f"{self.graph.name}_{node.name}"
             result = self._trace_graph(module, cast("TracedModule", traced), name, node.qualname, args, kwargs)
-        self._add(CallMethod(node), arguments, result, f"{node.name}_out", f"{node.qualname}.[out]")
+        self._add(CallMethod(node), arguments, result)
         return result
 
     def _is_whole(self, traced: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

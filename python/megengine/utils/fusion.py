@@ -13,6 +13,11 @@ from ..tensor import Parameter, Tensor
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights"]
 
+ONLY_FOR_EVAL = (
+    "Fusion only for eval! In training mode batch normalization uses the statistics of each batch\n"
+    "  fix: call model.eval() first"
+)
+
 
 def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
     """Returns a copy of ``conv`` (1-d, 2-d or 3-d) that computes ``bn(conv(x))`` as in eval mode.
@@ -37,10 +42,7 @@ def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
         For a ``bn`` without running statistics.
     """
     if conv.training or bn.training:
-        raise AssertionError(
-            "Fusion only for eval! In training mode batch normalization uses the statistics of each batch\n"
-            "  fix: call model.eval() first"
-        )
+        raise AssertionError(ONLY_FOR_EVAL)
     norm: Any = bn
     if norm.running_mean is None:
         raise ValueError("batch normalization without running statistics cannot be folded")

@@ -24,16 +24,21 @@ ExpParts<V> exp_parts(V x, V lo) {
     return {fma(r * r, q, r), to_int(n)};
 }
 
-// Adding 1.5 * 2^23 rounds to an integer, which is then in the lowest bits.
+// Adding 1.5 * 2^23 + 254 rounds to an integer n and leaves n + 254 in the lowest bits. Its halves
+// are the exponents, as a float stores them, of two powers of two whose product is 2^n; the first
+// product is exact, and the second is rounded once, also into the denormals.
 template <class V>
 V exp(V x) {
+    constexpr double kShift = 0x1.8p23 + 254;
     const V below = select(x > 100.0, lit(x, 100), x);
     x = select(below < -105.0, lit(x, -105), below);
-    const V shifted = fma(x, lit(x, kLog2e), lit(x, 0x1.8p23f)), n = shifted - 0x1.8p23;
+    const V shifted = fma(x, lit(x, kLog2e), lit(x, kShift)), n = shifted - kShift;
     V r = fma(n, lit(x, -kLn2), x);  // exact
     r = fma(n, lit(x, -kLn2Lo), r);
     const V q = poly(r, {0.5f, 1.6666521e-01f, 4.166639e-02f, 8.368679e-03f, 1.3941872e-03f});
-    return scale(fma(r * r, q, r) + 1.0, bits_of(shifted) - 0x4B400000);
+    const auto both = bits_of(shifted), half = shr_logical(both, 1);
+    const auto power = [&](auto exponent) { return float_of(shl(exponent, ilit(x, 23))); };
+    return (fma(r * r, q, r) + 1.0) * power(half) * power(both - half);
 }
 
 template <class V>

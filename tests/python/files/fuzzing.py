@@ -1,4 +1,5 @@
-"""Mutates files of models and pickles, reads them, and watches: an error of the one class, or a model; no code.
+"""Mutates files of models, pickles and files of tensors, reads them, and watches: an error of the
+one class, or what is in them; no code.
 
 As a program: fuzzing.py --runs N --seed S (make fuzz).
 """
@@ -17,9 +18,11 @@ import sys
 import sysconfig
 import time
 import warnings
+from unittest import mock
 
 import numpy as np
-from rewriting import joined, opened, saved
+from rewriting import headed, header_of, joined, opened, saved
+from writing import DTYPES, gguf, halves, of_array, safetensors
 
 import megengine as mge
 import megengine.functional as F
@@ -27,7 +30,9 @@ import megengine.module as M
 import megengine.quantization as Q
 import megengine.traced_module as tm
 from megengine import fx
+from megengine._files import tensor_file
 from megengine._files.container import ModelFileError
+from megengine.serialization import TensorFile
 
 SLOW = 60.0  # seconds of processor time: a file of some kilobytes takes as long on no machine
 
@@ -71,6 +76,45 @@ def models():
     yield tm.load, tm.trace_module(net, x, y=x).flatten()
     yield tm.load, tm.trace_module(aware, x)
     yield tm.load, tm.trace_module(Q.quantize(aware, inplace=False), x)
+
+
+class Pages:
+    """Stands in for a mapped file: nothing has to be opened while the audit hook watches."""
+
+    def __init__(self, file):
+        self._bytes = np.frombuffer(file.getvalue(), np.uint8)
+
+    def part(self, begin, end):
+        assert end <= len(self._bytes)
+        return self._bytes[begin:end]
+
+
+def mapped_tensors(file):
+    """Maps a file of tensors, and reads all of them."""
+    with mock.patch.object(tensor_file, "MappedFile", Pages):
+        return tensors(file, mmap=True)
+
+
+def tensors(file, mmap=False):
+    """Reads a file of tensors, all values of blocks included."""
+    found = mge.load(file, mmap=mmap)  # bytes that were changed may begin like a pickle
+    if not isinstance(found, TensorFile):
+        return found
+    return {name: np.array(each) for name, each in found.items()}
+
+
+def files_of_tensors():
+    """(kind, content)."""
+    arrays = {f"w.{i}": of_array(np.ones((2, i), each)) for i, each in enumerate(DTYPES.values())}
+    yield "safetensors", safetensors(arrays, __metadata__={"format": "pt"})
+    blocks = {
+        "plain": ("F32", (2, 3), bytes(24)), "half": ("F16", (3,), halves(1, 2, 3)),
+        "q4": ("Q4_0", (2, 32), (halves(1) + bytes(range(16))) * 2),
+        "q8": ("Q8_0", (32,), halves(2) + bytes(range(32))),
+        "q6": ("Q6_K", (1, 256), bytes(range(208)) + halves(1)),
+    }  # fmt: skip
+    metadata = {"name": "llama", "n": 3, "words": ["a", "b"], "numbers": [1.0, 2.0]}
+    yield "gguf", gguf(blocks, metadata)
 
 
 def seeds():
@@ -149,6 +193,14 @@ def mutate_model(content, rng):
     for _ in range(rng.choice((1, 1, 2, 5))):
         mutate_json(model if rng.random() < 0.85 else header, rng)
     return joined(header, model, data)
+
+
+def mutate_header(content, rng):
+    """A safetensors file with changes in its header, and the header's length right."""
+    header, data = header_of(content)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        mutate_json(header, rng)
+    return headed(header, data)
 
 
 def mutate_bytes(content, others, rng):
@@ -236,7 +288,7 @@ def judge(load, content):
     except ModelFileError as refused:
         outcome, error = "refused", refused
     except RuntimeError as refused:
-        assert load is mge.load, repr(refused)
+        assert load in (mge.load, tensors, mapped_tensors), repr(refused)
         outcome, error = "refused", refused
     finally:
         _watching = False
@@ -260,20 +312,29 @@ def fuzz(runs, seed, report=lambda done, counts: None):
     for load, content in corpus:
         load(io.BytesIO(content))  # this package imports parts of itself when they are used first
         assert judge(load, content) == "loaded"
-    contents = [content for _, content in corpus]
-    model_files = [(load, content) for load, content in corpus if load is not mge.load]
+    models = [("model", *seed, mutate_model) for seed in corpus if seed[0] is not mge.load]
+    pickles = [("pickle", *seed, None) for seed in corpus if seed[0] is mge.load]
+    changers = {"safetensors": mutate_header, "gguf": None}
+    of_tensors = [
+        (kind, load, content, changers[kind])
+        for kind, content in files_of_tensors()
+        for load in (tensors, mapped_tensors)
+    ]
+    assert all(judge(load, content) == "loaded" for _, load, content, _ in of_tensors)
+    contents = [content for _, _, content, _ in (*models, *pickles, *of_tensors)]
     counts = collections.Counter()
     for done in range(runs):
-        load, content = rng.choice(model_files if rng.random() < 0.7 else corpus)
-        structured = load is not mge.load and rng.random() < 0.9
-        changed = mutate_model(content, rng) if structured else mutate_bytes(content, contents, rng)
+        (drawn,) = rng.choices((models, pickles, of_tensors), (6, 2, 2))
+        kind, load, content, change = rng.choice(drawn)
+        structured = change is not None and rng.random() < (0.9 if kind == "model" else 0.6)
+        changed = change(content, rng) if structured else mutate_bytes(content, contents, rng)
         try:
             outcome = judge(load, changed)
         except BaseException as error:
             with open("fuzz_failure.bin", "wb") as file:
                 file.write(changed)
             raise AssertionError(f"seed {seed}, run {done}, {load.__module__}: fuzz_failure.bin has the file") from error
-        counts["pickle" if load is mge.load else "model", "json" if structured else "bytes", outcome] += 1
+        counts[kind, "json" if structured else "bytes", outcome] += 1
         if done % 20_000 == 19_999:
             report(done + 1, counts)
     return counts

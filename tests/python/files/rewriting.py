@@ -7,19 +7,29 @@ import struct
 KEY = "megengine.model"
 
 
+def header_of(content):
+    """(header, data): the JSON of a safetensors file, and the rest."""
+    (size,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + size]), content[8 + size :]
+
+
+def headed(header, data):
+    """The file of what `header_of` gave, changed perhaps."""
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
 def opened(content):
     """(header, model, data): the JSON of the container, that of the model, and the rest."""
-    (size,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8 : 8 + size])
-    return header, json.loads(header["__metadata__"][KEY]), content[8 + size :]
+    header, data = header_of(content)
+    return header, json.loads(header["__metadata__"][KEY]), data
 
 
 def joined(header, model, data):
     """The file of what `opened` gave, changed perhaps."""
     if isinstance(header.get("__metadata__"), dict):
         header["__metadata__"][KEY] = json.dumps(model)
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
+    return headed(header, data)
 
 
 def saved(module):

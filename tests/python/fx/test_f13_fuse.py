@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from small_modules import Calls, close, norms, tensor, warmed
 
+import megengine.functional as F
 import megengine.module as M
 from megengine.fx.experimental.optimization import (
     fuse,
@@ -62,6 +63,31 @@ def test_a_weight_that_is_read_elsewhere_keeps_its_value():
     x, fused = tensor(2, 3, 4, 4), fuse(net)
     assert norms(fused) == 0
     close(fused(x), net(x))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_functions_with_fixed_tensors_are_folded_once_training_has_ended(training):
+    def forward(self, x):
+        y = F.conv2d(x, self.conv.weight, padding=1)
+        return F.batch_norm(y, self.bn.running_mean, self.bn.running_var, self.bn.weight, training=False)
+
+    net = warmed(Calls(forward, conv=M.Conv2d(3, 4, 3, bias=False), bn=M.BatchNorm2d(4)))
+    net.train(training)
+    x, fused = tensor(2, 3, 4, 4), fuse(net)
+    called = [node.target for node in fused.graph.nodes if node.op == "call_function"]
+    assert called == ([F.conv2d, F.batch_norm] if training else [F.conv2d])
+    assert [node.target for node in fused.graph.nodes if node.op == "get_attr"] == (
+        ["conv.weight", "bn.running_mean", "bn.running_var", "bn.weight"] if training else ["conv2d_weight", "conv2d_bias"]
+    )
+    close(fused(x), net(x))
+
+
+def test_a_function_whose_weight_is_computed_stays():
+    def forward(self, x):
+        return self.bn(F.conv2d(x, self.conv.weight * 2))
+
+    net = warmed(Calls(forward, conv=M.Conv2d(3, 4, 3), bn=M.BatchNorm2d(4)))
+    assert norms(fuse(net)) == 1
 
 
 def test_a_normalization_without_statistics_stays():

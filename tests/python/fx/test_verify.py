@@ -27,6 +27,11 @@ def test_a_right_replacement_passes():
     fx.replace_pattern(gm, lambda x: F.relu(x) * 2, right, verify=(tensor(3), tensor(3)))
 
 
+def test_bfloat16_is_compared_within_the_tolerance():
+    before, after = fx.symbolic_trace(lambda x: x * 3), fx.symbolic_trace(lambda x: x * 3.02)
+    fx.verify_same(before, after, tensor(3).astype("bfloat16"), tolerance=2e-2)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [

@@ -11,6 +11,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.traced_module as tm
 from megengine.core.ops import builtin
+from megengine.fx import GraphError
 from megengine.quantization.utils import create_qparams
 from megengine.traced_module import expr as E
 from megengine.traced_module import module_tracer, serialization, tm_config, traced_module
@@ -92,6 +93,27 @@ def test_the_exprs_that_a_node_needs(traced):
     assert [e.outputs[0].name for e in traced.graph.get_dep_exprs(node)] == [
         "self", "x", "conv", "conv_out", "bn", "bn_out",
     ]  # fmt: skip
+
+
+def test_an_expr_by_itself_is_given_inputs_and_outputs(traced):
+    x = traced.graph.inputs[1]
+    expr = E.CallFunction(F.add)
+    expr.add_inputs(x)
+    expr.add_inputs([x])
+    value = F.ones((2, 3))
+    expr.add_outputs((value, [value, 3]))
+    first, (second, three) = expr.return_val
+    assert expr.args == (x, x) and expr in x.readers and expr.outputs == [first, second] and three == 3
+    assert first.expr is expr and first.shape == (2, 3) and first.dtype == np.float32
+    same(expr.unflatten_args([value])[0][1], value)
+
+
+def test_an_expr_in_a_graph_reads_more_but_makes_what_it_makes(traced):
+    last = traced.graph.outputs[0].expr
+    with pytest.raises(ValueError, match="is made after"):
+        traced.graph.exprs().as_list()[3].add_inputs(last.outputs[0])
+    with pytest.raises(GraphError, match="is in a graph\n  fix: insert another call"):
+        last.add_outputs(F.ones(2))
 
 
 def test_eval_takes_the_arguments_and_interpret_the_module_too(traced):

@@ -45,23 +45,41 @@ def test_normalizations_in_training_mode_stay():
 
 
 class Shared(M.Module):
-    """The convolution's result is read twice, and then the convolution is called twice."""
+    """The convolution has another use than the normalization."""
 
-    def __init__(self, twice):
+    def __init__(self, use):
         super().__init__()
-        self.conv, self.bn, self.twice = M.Conv2d(3, 3, 1), M.BatchNorm2d(3), twice
+        self.conv, self.bn, self.use = M.Conv2d(3, 3, 1), M.BatchNorm2d(3), use
 
     def forward(self, x):
         y = self.conv(x)
-        return self.bn(self.conv(y)) if self.twice else self.bn(y) + y
+        if self.use == "called twice":
+            return self.bn(self.conv(y))
+        return self.bn(y) + (y if self.use == "result" else self.conv.weight.sum())
 
 
-@pytest.mark.parametrize("twice", [False, True])
-def test_a_convolution_with_another_use_stays(twice):
-    before = traced(Shared(twice))
+@pytest.mark.parametrize("use", ["result", "called twice", "weight"])
+def test_a_convolution_with_another_use_stays(use):
+    before = traced(Shared(use))
     after = tm.optimize(before, verify=X)
     assert count(after, M.BatchNorm2d) == 1
     same(after(X), before(X))
+
+
+class Reading(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = M.Conv2d(3, 3, 1), M.BatchNorm2d(3)
+
+    def forward(self, x):
+        return self.bn(self.conv(x)) + self.bn.running_var.sum()
+
+
+def test_a_normalization_whose_statistics_are_read_stays_in_the_module():
+    before = traced(Reading())
+    after = tm.optimize(before, verify=X)
+    assert count(after, M.BatchNorm2d) == 0
+    same(after(X), before(X), atol=1e-4)
 
 
 class Scaled(M.Module):

@@ -174,6 +174,9 @@ def cosh(x: object, /) -> _Tensor:
 def cumsum(x: object, /, *, axis: int, exclusive: int = 0, reverse: int = 0) -> _Tensor:
     """Sums of all elements up to each one along an axis (exclusive: without it; reverse: from the end). bool counts in int32."""
 
+def dequantize_blocks(blocks: object, /, *, bits: int) -> _Tensor:
+    """The float32 values of weights in blocks of few bits: [..., blocks, bytes] gives [..., blocks * group]."""
+
 def digamma(x: object, /) -> _Tensor:
     """Derivative of lgamma."""
 
@@ -368,6 +371,9 @@ def matmul(a: object, b: object, /, *, transpose_a: int = 0, transpose_b: int = 
 
 def matmul_epilogue(a: object, b: object, /, *operands: object, transpose_a: int = 0, transpose_b: int = 0, epilogue: str) -> _Tensor:
     """matmul, then the steps of `epilogue` (bias, add, relu) on its result."""
+
+def matmul_of_blocks(x: object, blocks: object, /, *, bits: int, transposed: int = 0) -> _Tensor:
+    """x @ w.T of weights w in blocks of few bits, or x @ w if `transposed` is set."""
 
 def matmul_sums(a: object, b: object, /, *, transpose_a: int = 0, transpose_b: int = 0, of: int) -> _Tensor:
     """matmul of two matrices, and the sums of operand `of` over the axis that the product sums over: the gradients of a layer's weights and bias."""

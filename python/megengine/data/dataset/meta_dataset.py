@@ -10,7 +10,7 @@ from typing import Any, Never, NoReturn
 
 import numpy as np
 
-from ...core._tree import branch_of
+from ...core._tree import mapped
 
 
 class Dataset(ABC):
@@ -186,10 +186,7 @@ class _TorchStream(StreamDataset):
 
 def _as_arrays(sample: Any) -> Any:
     """A sample in which tensors and images of others are arrays."""
-    if hasattr(sample, "__array__") and not isinstance(sample, np.generic):
-        return np.asarray(sample)
-    branch = branch_of(sample)
-    return sample if branch is None else branch.made_of([_as_arrays(part) for part in branch.parts])
+    return mapped(sample, lambda x: np.asarray(x) if hasattr(x, "__array__") and not isinstance(x, np.generic) else x)
 
 
 def from_torch(dataset: object) -> Dataset:

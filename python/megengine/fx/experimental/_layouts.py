@@ -113,9 +113,9 @@ def _surround_with_conversions(graph: Graph, modules: dict[str, M.Module]) -> li
 
 
 def _support_of(node: Node, modules: dict[str, M.Module]) -> _Support:
-    if not node.args or not isinstance(node.args[0], Node):
-        return _Support.NO
     function = called(node, modules)
+    if not node.args or not isinstance(node.args[0], (Node, list, tuple) if function is F.concat else Node):
+        return _Support.NO
     if node.op == "call_module":
         module = modules[node.target]
         if function in mkldnn_supported:

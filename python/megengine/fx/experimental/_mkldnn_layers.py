@@ -20,7 +20,11 @@ mkldnn_supported = [
     F.relu, F.nn.relu, F.sigmoid, F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d,
 ]  # fmt: skip
 # These stay as they lie: they are taken in where a value that they read is laid out already.
-mkldnn_supported_unknown = [operator.add, operator.mul, F.add, F.mul, M.Identity]
+mkldnn_supported_unknown = [
+    operator.add, operator.sub, operator.mul, operator.truediv, F.add, F.sub, F.mul, F.div, F.maximum, F.minimum,
+    F.clip, F.elu, F.erf, F.gelu, F.hsigmoid, F.hswish, F.leaky_relu, F.mish, F.relu6, F.silu, F.softplus, F.tanh,
+    F.concat, M.GELU, M.Identity, M.LeakyReLU, M.SiLU,
+]  # fmt: skip
 
 mkldnn_map: dict[type, Callable[..., M.Module]] = {
     M.Conv1d: mkldnn.MkldnnConv1d,

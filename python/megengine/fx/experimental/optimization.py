@@ -8,12 +8,15 @@ from typing import Any
 
 from ... import functional as F
 from ... import module as M
-from ...utils.fusion import fuse_conv_bn_eval
+from ...tensor import Parameter
+from ...utils.fusion import ONLY_FOR_EVAL
+from .._layers import Folding, Layer, Norm
 from ..graph_module import GraphModule
 from ..interpreter import Transformer
 from ..node import Node, Target, attribute_at
 from ..tracer import Tracer, symbolic_trace
 from ..verify import computes, verify_same
+from ._functions import functions_to_layers
 from ._heuristics import MklSubgraph, gen_mkl_autotuner, use_mkl_length
 from ._layouts import lay_out
 from ._mkldnn_layers import (
@@ -42,16 +45,6 @@ __all__ = [
     "reset_modules",
     "use_mkl_length",
 ]
-
-_FOLDED = [
-    (M.Conv1d, M.BatchNorm1d),
-    (M.Conv2d, M.BatchNorm2d),
-    (M.Conv3d, M.BatchNorm3d),
-    (M.Conv1d, M.SyncBatchNorm),
-    (M.Conv2d, M.SyncBatchNorm),
-    (M.Conv3d, M.SyncBatchNorm),
-]
-
 
 def matches_module_pattern(
     pattern: Iterable[type], node: Node, modules: dict[str, M.Module]
@@ -94,8 +87,8 @@ def matches_module_pattern(
 def fuse(model: M.Module, inplace: bool = False, *, verify: object = None) -> GraphModule:
     """Folds batch normalizations into the convolutions before them, for inference.
 
-    A pair stays as it is if other nodes read the convolution's result, or if the normalization has
-    no running statistics. If a convolution is also called elsewhere, or its tensors are read
+    Both may be modules, or functions of tensors that the model holds. A pair stays as it is if
+    other nodes read the convolution's result, or if the normalization has no running statistics. If a convolution is also called elsewhere, or its tensors are read
     elsewhere, the pair gets a copy of it.
 
     Parameters
@@ -134,25 +127,50 @@ def fuse(model: M.Module, inplace: bool = False, *, verify: object = None) -> Gr
     """
     traced = symbolic_trace(model if inplace else copy.deepcopy(model))
     before = symbolic_trace(model) if verify is not None else None
-    graph, modules = traced.graph, dict(traced.named_modules())
-    for node in graph.nodes:
-        if not any(matches_module_pattern(pair, node, modules) for pair in _FOLDED):
-            continue
-        conv_node: Any = node.args[0]
-        bn: Any = modules[node.target]
-        if len(conv_node.users) > 1 or len(node.args) > 1 or node.kwargs or bn.running_mean is None:
-            continue
-        fused = fuse_conv_bn_eval(modules[conv_node.target], bn)
-        if _is_named_elsewhere(conv_node):
-            conv_node.target = _free_path(traced, conv_node.target + "_fused")
-        replace_node_module(conv_node, modules, fused)
-        node.replace_all_uses_with(conv_node)
-        computes(conv_node, node)
-        graph.erase_node(node)
-    fused_model = GraphModule(traced, graph, traced._class_name)
+    _Fuser(traced).run(traced.graph)
+    fused_model = GraphModule(traced, traced.graph, traced._class_name)
     if before is not None:
         verify_same(before, fused_model, verify)
     return fused_model
+
+
+class _Fuser(Folding):
+    def __init__(self, root: GraphModule) -> None:
+        self._root = root
+
+    def admits(self, layer: Layer, norm: Norm) -> bool:
+        if norm.trains or (layer.trains and layer.call.op == "call_module"):
+            raise AssertionError(ONLY_FOR_EVAL)
+        return not layer.trains
+
+    def put(self, layer: Layer, weight: Parameter, bias: Parameter) -> None:
+        node: Node = layer.call
+        if node.op == "call_module":
+            fused = copy.deepcopy(node.reached())
+            fused.weight, fused.bias = weight, bias
+            if _is_named_elsewhere(node):
+                node.target = self._free_path(f"{node.target}_fused")
+            self._root._put(node.target, fused)
+            return
+        named = node.arguments_by_name() or {}
+        for name, value in (("weight", weight), ("bias", bias)):
+            path = self._free_path(f"{node.name}_{name}")
+            self._root._put(path, value)
+            with node._maker.inserting_before(node):
+                named[name] = node._maker.get_attr(path)
+        node.set_arguments((), named)
+
+    def drop(self, call: Node, inp: Node) -> None:
+        call.replace_all_uses_with(inp)
+        computes(inp, call)
+        call._maker.erase_node(call)
+        call._maker.erase_dead(lambda node: node.op != "get_attr")
+
+    def _free_path(self, path: str) -> str:
+        free, number = path, 1
+        while attribute_at(self._root, free, default=None) is not None:
+            free, number = f"{path}_{number}", number + 1
+        return free
 
 
 def _is_named_elsewhere(node: Node) -> bool:
@@ -163,13 +181,6 @@ def _is_named_elsewhere(node: Node) -> bool:
         and (other.target == node.target or other.target.startswith(f"{node.target}."))
         for other in node._maker
     )
-
-
-def _free_path(root: M.Module, path: str) -> str:
-    free, number = path, 1
-    while attribute_at(root, free, default=None) is not None:
-        free, number = f"{path}_{number}", number + 1
-    return free
 
 
 class _DropoutRemover(Transformer):
@@ -231,8 +242,8 @@ def optimize_for_inference(
 ) -> GraphModule:
     """Makes a copy of a model that infers faster on the CPU.
 
-    It folds batch normalization, removes dropout, and lets layers work in oneDNN's layouts; they
-    work on copies wherever the model may write into tensors that they make or hold. The log tells
+    It folds batch normalization, removes dropout, and lets layers, and functions with tensors of
+    the model, work in oneDNN's layouts with weights that are packed once; they work on copies wherever the model may write into tensors that they make or hold. The log tells
     how many conversions are left, at level INFO: "mkldnn conversions: 2".
 
     Parameters
@@ -290,7 +301,9 @@ def optimize_for_inference(
     config.update(pass_config or {})
     heuristic = _heuristic_of(config["mkldnn_layout_optimize"])
     _check_model(model)
-    optimized: Any = fuse(model) if config["conv_bn_fuse"] else copy.deepcopy(model)
+    optimized: Any = functions_to_layers(copy.deepcopy(model), tracer)
+    if config["conv_bn_fuse"]:
+        optimized = fuse(optimized, inplace=True)
     if config["remove_dropout"]:
         optimized = remove_dropout(optimized)
     if heuristic is not None:

@@ -1,4 +1,4 @@
-"""Layers that compute on integers. `quantization.quantize` makes them of the layers of `module.qat`; `WeightOnlyLinear`, whose weights alone are integers, is made by `quantization.quantize_weights`."""
+"""Layers that compute on integers. `quantization.quantize` makes them of the layers of `module.qat`; those whose weights alone are integers (`WeightOnlyLinear`, `BlockwiseLinear`, `BlockwiseEmbedding`) are made by `quantization.quantize_weights`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from .. import batch_matmul_activation as float_batch_matmul_activation
 from .. import conv as float_conv
 from .._conv_base import Size
 from .._structure import with_state_of
+from ..blockwise import BlockwiseEmbedding, BlockwiseLinear
 from ..module import Module
 from ..qat import FoldedQAT, QATModule, running_statistics
 from ..weight_only import WeightOnlyLinear
 
 __all__ = [
-    "BatchMatMulActivation", "Concat", "Conv2d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d", "ConvTranspose2d", "ConvTransposeBn2d",
+    "BatchMatMulActivation", "BlockwiseEmbedding", "BlockwiseLinear", "Concat", "Conv2d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d", "ConvTranspose2d", "ConvTransposeBn2d",
     "ConvTransposeBnRelu2d", "ConvTransposeRelu2d", "DequantStub", "Elemwise", "Linear", "LinearBn1d", "LinearBnRelu1d", "LinearRelu",
     "QuantStub", "QuantizedModule", "WeightOnlyLinear",
 ]  # fmt: skip

@@ -1,19 +1,23 @@
 """The operators of ONNX as functions of Tensors, where `megengine.functional` has none that means the same.
 
 Inputs are positional, attributes are keywords of their ONNX names. Loaded graphs call these.
-`COUNTERPARTS` is the table: op type -> function of ours. Their float64 is float32 here.
+`COUNTERPARTS` is the table: op type -> function of ours.
 """
 
 from . import (  # noqa: F401
     arrays,
+    attention,
     draws,
     elementwise,
     indices,
     layers,
     loops,
+    narrow,
     quantized,
     recurrent,
+    regions,
     resizing,
+    sequences,
     spectra,
     windows,
 )

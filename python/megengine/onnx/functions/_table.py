@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from ...core.tensor.dtype import dtype_name
 from ...fx import wrap
+from ...jit import exclude_from_trace
 from ...tensor import Tensor
 from .._proto import held_as, onnx
 
@@ -28,6 +31,7 @@ class Counterpart:
 
 
 COUNTERPARTS: dict[str, Counterpart] = {}
+_HAS_VALUES = ContextVar("_HAS_VALUES", default=True)
 
 
 def counterpart(
@@ -67,7 +71,18 @@ def dtype_of(element_type: int) -> str:
 
 
 def is_float(x: Tensor) -> bool:
-    return x.dtype.name in ("float32", "float16", "bfloat16")
+    return x.dtype.name in ("float64", "float32", "float16", "bfloat16")
+
+
+def wide(x: Tensor) -> Tensor:
+    """Real numbers in which sums of those of x lose nothing: float64 stays, others become float32."""
+    return x if x.dtype.name in ("float64", "float32") else x.astype("float32")
+
+
+def need_no_double(op: str, x: Tensor) -> None:
+    """TypeError for an operator that would compute with half of the bits of float64."""
+    if x.dtype.name == "float64":
+        raise TypeError(f'{op}: does not compute float64\n  fix: x.astype("float32") before it')
 
 
 def axis_of(axis: int, rank: int) -> int:
@@ -75,3 +90,20 @@ def axis_of(axis: int, rank: int) -> int:
     if not -rank <= axis < max(rank, 1):
         raise ValueError(f"axis {axis} of a tensor with {rank} axes")
     return axis % rank if rank else 0
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """A block whose calls infer types alone. What reads values to do so raises TypeError in it."""
+    token = _HAS_VALUES.set(False)
+    try:
+        yield
+    finally:
+        _HAS_VALUES.reset(token)
+
+
+def left_graph() -> AbstractContextManager[Any]:
+    """A block that a trace leaves its graph for."""
+    if not _HAS_VALUES.get():
+        raise TypeError("the types of these results depend on values")
+    return exclude_from_trace()

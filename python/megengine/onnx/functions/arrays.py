@@ -145,7 +145,7 @@ def constant_of_shape(shape: Tensor | Sequence[int], *, value: np.ndarray | None
 def arange(start: Tensor | float, limit: Tensor | float, delta: Tensor | float) -> Tensor:
     """One of them at least is a Tensor, and has the dtype of the others."""
     given = next(value for value in (start, limit, delta) if isinstance(value, Tensor))
-    computed: Any = np.float32 if is_float(given) else np.int64
+    computed: Any = (np.float64 if given.dtype.name == "float64" else np.float32) if is_float(given) else np.int64
     return Tensor(np.arange(number(start), number(limit), number(delta), dtype=computed), dtype=given.dtype)
 
 
@@ -274,8 +274,8 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """A product of matrices. Those of int64 are sums of element-wise products."""
-    if a.dtype != np.int64:
+    """A product of matrices. Those of 64 bits are sums of element-wise products."""
+    if a.dtype.name not in ("int64", "float64"):
         return F.matmul(a, b)
     if b.ndim == 1:
         return F.sum(a * b, axis=-1)
@@ -287,7 +287,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 def gemm(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
 ) -> Tensor:
-    if a.dtype == np.int64:
+    if a.dtype.name in ("int64", "float64"):
         y = _product(F.transpose(a, (1, 0)) if transA else a, F.transpose(b, (1, 0)) if transB else b)
     else:
         y = F.matmul(a, b, transpose_a=bool(transA), transpose_b=bool(transB))
@@ -299,7 +299,29 @@ def gemm(
 
 @counterpart("Einsum")
 def einsum(*xs: Tensor, equation: str) -> Tensor:
-    return F.einsum(equation.replace(" ", ""), *xs)
+    equation = equation.replace(" ", "")
+    is_product = len(xs) > 1 and xs[0].dtype.name == "float64"
+    return _sum_of_products(equation, xs) if is_product else F.einsum(equation, *xs)
+
+
+def _sum_of_products(equation: str, xs: Sequence[Tensor]) -> Tensor:
+    """Einsum without products of matrices, which there are none of float64."""
+    given, arrow, result = equation.partition("->")
+    terms = given.split(",")
+    if "..." in equation or any(len(set(term)) < len(term) for term in terms):
+        raise TypeError("Einsum: does not compute float64 with ellipses or diagonals")
+    if not arrow:
+        result = "".join(label for label in sorted(set(given) - {","}) if given.count(label) == 1)
+    labels = result + "".join(sorted(set(given) - set(result) - {","}))
+    product: Any = None
+    for term, x in zip(terms, xs, strict=True):
+        own = [label for label in labels if label in term]
+        lined = F.transpose(x, tuple(term.index(label) for label in own)) if x.ndim else x
+        extents = dict(zip(own, lined._tuple_shape, strict=True))
+        lined = F.reshape(lined, tuple(extents.get(label, 1) for label in labels))
+        product = lined if product is None else product * lined
+    summed = tuple(range(len(result), len(labels)))
+    return F.sum(product, axis=summed) if summed else product
 
 
 @counterpart("Det")

@@ -11,6 +11,7 @@ from ...core import ops
 from ...fx.torchlike import elementwise as torchlike
 from ...tensor import Tensor
 from ._table import COUNTERPARTS, Counterpart, counterpart, dtype_of, is_float
+from .narrow import name_of, rounded
 
 _UNARY = {
     "Abs": F.abs, "Acos": F.acos, "Acosh": F.acosh, "Asin": F.asin, "Asinh": F.asinh, "Atan": F.atan, "Atanh": F.atanh,
@@ -50,7 +51,7 @@ def bitwise_not(x: Tensor) -> Tensor:
     return ops.bit_not(x)
 
 
-@counterpart("Identity", "OptionalGetElement")
+@counterpart("Identity")
 def identity(x: Tensor) -> Tensor:
     return x
 
@@ -147,7 +148,9 @@ def clip(x: Tensor, low: Tensor | float | None = None, high: Tensor | float | No
 
 @counterpart("Cast")
 def cast(x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
-    return x.astype(dtype_of(to))
+    """Numbers that become narrow ones are rounded to those; saturate and round_mode are for them alone."""
+    narrow = name_of(to)
+    return rounded(x, narrow, bool(saturate), round_mode) if narrow else x.astype(dtype_of(to))
 
 
 @counterpart("CastLike")
@@ -157,11 +160,12 @@ def cast_like(x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "
 
 @counterpart("BitShift")
 def bit_shift(x: Tensor, count: Tensor, *, direction: str) -> Tensor:
-    """Counts from the width on shift everything out."""
+    """Counts from the width on, and negative ones, shift everything out."""
     shifted = (F.left_shift if direction == "LEFT" else F.right_shift)(x, count)
     width = 8 * x.dtype.itemsize
     last = F.zeros_like(x) if direction == "LEFT" else F.where(x < 0, F.full_like(x, -1), F.zeros_like(x))
-    return F.where(F.broadcast_to(count >= width, shifted._tuple_shape), last.astype(x.dtype), shifted)
+    is_out = F.logical_or(count >= width, count < 0)
+    return F.where(F.broadcast_to(is_out, shifted._tuple_shape), last.astype(x.dtype), shifted)
 
 
 # -- activations ----------------------------------------------------------------------------------
@@ -199,6 +203,9 @@ def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @counterpart("PRelu")
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
+    """A slope that does not broadcast otherwise has an element a channel, as models before opset 7 wrote it."""
+    if slope.ndim == 1 and x.ndim > 2 and slope.shape[0] not in (1, x.shape[-1]):
+        slope = F.reshape(slope, (-1,) + (1,) * (x.ndim - 2))
     return F.where(x > 0, x, F.mul(x, slope))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from ... import functional as F
 from ...core import ops
-from ...functional._roi import aligned_boxes, clamped_sample
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, ints, number
 
@@ -160,36 +159,3 @@ def unique(x: Tensor, *, axis: int | None = None, sorted: int = 1) -> tuple[Tens
         values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
         inverse = np.argsort(order)[inverse]
     return Tensor(values, dtype=x.dtype), *(Tensor(part, dtype="int64") for part in (first, inverse, counts))
-
-
-@counterpart("RoiAlign")
-def roi_align(
-    x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg",
-    output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
-) -> Tensor:  # fmt: skip
-    """sampling_ratio: at least 1. mode: "avg"; others are refused when a model is loaded."""
-    boxes = F.concat([F.expand_dims(batch.astype("float32"), 1), rois.astype("float32")], axis=1)
-    size = (output_height, output_width)
-    aligned = coordinate_transformation_mode == "half_pixel"
-    return aligned_boxes(x, boxes, size, "average", spatial_scale, sampling_ratio, aligned, clamped_sample)
-
-
-@counterpart("NonMaxSuppression", plain=(2, 3, 4))
-def non_max_suppression(
-    boxes: Tensor, scores: Tensor, most: object = 0, iou_threshold: object = 0.0, score_threshold: object = None, *, center_point_box: int = 0
-) -> Tensor:
-    """[selected, 3]: batch, class and box."""
-    most, found = int(number(0 if most is None else most)), []
-    corners = boxes.numpy().astype(np.float32)
-    if center_point_box:
-        middle, half = corners[..., :2], corners[..., 2:] / 2
-        corners = np.concatenate([middle - half, middle + half], -1)
-    corners = np.concatenate([np.minimum(corners[..., :2], corners[..., 2:]), np.maximum(corners[..., :2], corners[..., 2:])], -1)
-    held = scores.numpy()
-    for batch, kind in np.ndindex(*held.shape[:2]) if most > 0 else ():
-        line = held[batch, kind]
-        allowed = np.flatnonzero(line > (-np.inf if score_threshold is None else number(score_threshold)))
-        if allowed.size:
-            kept = F.vision.nms(Tensor(corners[batch][allowed]), Tensor(line[allowed]), float(number(iou_threshold or 0.0)), most)
-            found += [(batch, kind, place) for place in allowed[kept.numpy()]]
-    return Tensor(np.asarray(found, np.int64).reshape(-1, 3), dtype="int64")

@@ -9,16 +9,20 @@ import numpy as np
 from ... import functional as F
 from ...core import ops
 from ...tensor import Tensor
-from ._table import axis_of, counterpart
+from ._table import axis_of, counterpart, wide
 
 
 @counterpart("Softmax")
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    if x.dtype.name == "float64":
+        return F.exp(log_softmax(x, axis=axis))
     return ops.softmax(x, axis=axis_of(axis, x.ndim))
 
 
 @counterpart("LogSoftmax")
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    if x.dtype.name == "float64":
+        return x - F.logsumexp(x, axis_of(axis, x.ndim), True)
     return ops.log_softmax(x, axis=axis_of(axis, x.ndim))
 
 
@@ -41,6 +45,8 @@ def batch_normalization(
     training_mode: int = 0, spatial: int = 1, results: int = 1,
 ) -> Any:  # fmt: skip
     """In training with the statistics of the batch; then also the running ones, with the biased variance."""
+    if not training_mode and x.dtype.name == "float64":
+        return (x - _across(mean, x.ndim)) / F.sqrt(_across(var, x.ndim) + epsilon) * _across(scale, x.ndim) + _across(bias, x.ndim)
     if not training_mode:
         return F.nn.batch_norm(x, mean, var, scale, bias, eps=epsilon)
     axes = (0, *range(2, x.ndim))
@@ -53,7 +59,7 @@ def batch_normalization(
 
 def _normalized(x: Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
     """x with mean 0 and variance 1 over the axes, the mean, and one over the deviation."""
-    real = x.astype("float32")
+    real = wide(x)
     mean = ops.reduce_mean(real, axes=axes, keepdims=1)
     centred = real - mean
     inverse = 1 / F.sqrt(ops.reduce_mean(F.square(centred), axes=axes, keepdims=1) + epsilon)
@@ -73,7 +79,7 @@ def layer_normalization(
 @counterpart("RMSNormalization")
 def rms_normalization(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Tensor:
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
-    real = x.astype("float32")
+    real = wide(x)
     size = F.sqrt(ops.reduce_mean(F.square(real), axes=axes, keepdims=1) + epsilon)
     return (real / size).astype(x.dtype) * scale
 

@@ -1,4 +1,4 @@
-"""Scan and Loop. ``body`` is a module that takes, behind what ONNX gives to it, what it reads from outside."""
+"""If, Scan and Loop. ``body`` is a module that takes, behind what ONNX gives to it, what it reads from outside."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 from ... import functional as F
 from ...functional._control_flow import is_in_body, says_types_differ
 from ...fx import wrap
-from ...jit import exclude_from_trace
 from ...tensor import Tensor
-from ._table import axis_of, number
+from ._table import axis_of, left_graph, number
 
 Body = Callable[..., Any]
 Parts = tuple[list[Tensor], list[Tensor]]  # states, and what is stacked
@@ -24,7 +23,7 @@ def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -
     except TypeError as error:
         if is_in_body() or not says_types_differ(error):
             raise
-    with exclude_from_trace():
+    with left_graph():
         return (if_true if number(condition) else if_false)(*outside)
 
 
@@ -63,8 +62,49 @@ def counted_loop(
         found = _several(body(trip, Tensor(True), *states, *outside))[1:]
         return [trip + 1, *found[: len(states)]], list(found[len(states) :])
 
-    (_, *states), ys = F.scan(step, [Tensor(0, dtype="int64"), *initial], length=length)
+    try:
+        (_, *states), ys = F.scan(step, [Tensor(0, dtype="int64"), *initial], length=length)
+    except TypeError as error:
+        if not says_types_differ(error):
+            raise
+        return changing_loop(body, length, initial, outside, is_counted=True)
     return *states, *ys
+
+
+@wrap
+def changing_loop(
+    body: Body, trips: Tensor | int | None, initial: Sequence[Any], outside: Sequence[Tensor] = (), condition: Tensor | bool = True, *,
+    is_counted: bool = False, stacked: Sequence[tuple[str, Sequence[int]]] = (),
+) -> tuple[Any, ...]:  # fmt: skip
+    """A Loop whose states may change their shapes or be sequences, and which may stack results of as many trips as its condition allows.
+
+    is_counted: the condition does not change. stacked: dtypes and shapes of what is stacked, where there are no trips.
+    A trace leaves its graph for the trips, unless their number is known.
+    """
+    if is_counted and not isinstance(trips, Tensor) and not isinstance(condition, Tensor):
+        return _trips_in_python(body, trips, initial, outside, condition, is_counted, stacked)
+    if is_in_body():
+        raise TypeError("Loop: states that change their shapes, or results of a number of trips that data tell, cannot be in another loop's body of a trace")
+    with left_graph():
+        return _trips_in_python(body, trips, initial, outside, condition, is_counted, stacked)
+
+
+def _trips_in_python(
+    body: Body, trips: Tensor | int | None, initial: Sequence[Any], outside: Sequence[Tensor], condition: Tensor | bool,
+    is_counted: bool, stacked: Sequence[tuple[str, Sequence[int]]],
+) -> tuple[Any, ...]:  # fmt: skip
+    limit = None if trips is None else int(number(trips))
+    goes_on, states = bool(number(condition)), list(initial)
+    trip, results = 0, []
+    while goes_on and (limit is None or trip < limit):
+        follows, *found = _several(body(Tensor(trip, dtype="int64"), Tensor(True), *states, *outside))
+        results.append(found[len(states) :])
+        states = found[: len(states)]
+        trip += 1
+        goes_on = is_counted or trip == limit or bool(number(follows))
+    if not results:
+        return *states, *(F.zeros((0, *shape), dtype=dtype) for dtype, shape in stacked)
+    return *states, *(F.stack(list(line), axis=0) for line in zip(*results, strict=True))
 
 
 @wrap
@@ -81,7 +121,12 @@ def loop(
         return [state[0] + 1, condition.reshape(()), *states]
 
     first = condition.reshape(()) if isinstance(condition, Tensor) else Tensor(condition)
-    return tuple(F.while_loop(goes_on, trip, [Tensor(0, dtype="int64"), first, *initial])[2:])
+    try:
+        return tuple(F.while_loop(goes_on, trip, [Tensor(0, dtype="int64"), first, *initial])[2:])
+    except TypeError as error:
+        if is_in_body() or not says_types_differ(error):
+            raise
+        return changing_loop(body, trips, initial, outside, condition)
 
 
 def _several(found: Any) -> tuple[Tensor, ...]:

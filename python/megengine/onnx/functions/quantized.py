@@ -9,6 +9,7 @@ from ... import functional as F
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, dtype_of
 from .elementwise import round_half_even
+from .narrow import INTEGERS, clamped, name_of, rounded
 from .windows import conv
 
 _RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
@@ -31,10 +32,15 @@ def quantize_linear(
     x: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
     precision: int = 0, saturate: int = 1,
 ) -> Tensor:  # fmt: skip
-    dtype = zero_point.dtype.name if zero_point is not None else dtype_of(output_dtype) if output_dtype else "uint8"
-    levels = round_half_even(x.astype("float32") / _spread(scale, x, axis, block_size))
+    """output_dtype: also that of a zero point of narrow numbers."""
+    narrow = name_of(output_dtype)
+    dtype = dtype_of(output_dtype) if output_dtype else zero_point.dtype.name if zero_point is not None else "uint8"
+    levels = x.astype("float32") / _spread(scale, x, axis, block_size)
+    levels = levels if dtype == "float32" else round_half_even(levels)
     if zero_point is not None:
         levels = levels + _spread(zero_point, x, axis, block_size)
+    if narrow:
+        return clamped(levels, narrow) if narrow in INTEGERS else rounded(levels, narrow, bool(saturate))
     return F.clip(levels, *_RANGES[dtype]).astype(dtype)
 
 

@@ -63,7 +63,7 @@ def _directed(direction: str) -> list[bool]:
 
 def _run(x: Tensor, state: tuple[Tensor, ...], limits: Any, backward: bool, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
     """x: [t, n, size]. The hidden states of all steps, [t, n, hidden], and the last state; sequences may end early."""
-    times = x.shape[0]
+    times = int(x.shape[0])
     results: list[Tensor] = [x] * times
     for time in reversed(range(times)) if backward else range(times):
         fresh = step(x[time], state)

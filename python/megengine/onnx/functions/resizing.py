@@ -12,7 +12,7 @@ from ... import functional as F
 from ...core import ops
 from ...functional._sample import cubic_far, cubic_near
 from ...tensor import Tensor
-from ._table import axis_of, counterpart, ints
+from ._table import axis_of, counterpart, ints, need_no_double
 
 _MOST_WEIGHTS = 2**28  # of an axis, 4 bytes each
 
@@ -96,6 +96,8 @@ def resize(
     counts, factors = _counts(x.shape, axes, scales, sizes, keep_aspect_ratio_policy)
     corners = _plain_floats(roi) if roi is not None else []
     corners = corners if len(corners) == 2 * len(axes) else [0.0] * len(axes) + [1.0] * len(axes)
+    if mode != "nearest":
+        need_no_double("Resize", x)
     how, crops = coordinate_transformation_mode, coordinate_transformation_mode == "tf_crop_and_resize"
     y, outside = x if mode == "nearest" else x.astype("float32"), None
     for place, (axis, count, factor) in enumerate(zip(axes, counts, factors, strict=True)):
@@ -149,4 +151,5 @@ def affine_grid(theta: Tensor, size: Tensor | Sequence[int], *, align_corners: i
 
 @counterpart("GridSample")
 def grid_sample(x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros") -> Tensor:
+    need_no_double("GridSample", x)
     return F.vision.grid_sample(x, grid, mode, padding_mode, bool(align_corners))

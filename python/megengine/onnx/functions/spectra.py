@@ -9,7 +9,7 @@ import numpy as np
 from ... import functional as F
 from ...core import ops
 from ...tensor import Tensor
-from ._table import axis_of, counterpart, number
+from ._table import axis_of, counterpart, dtype_of, number
 
 
 def _numbers(x: Tensor) -> Tensor:
@@ -51,3 +51,20 @@ def stft(x: Tensor, step: Tensor | int, window: Tensor | None = None, length: Te
     if window is not None:
         parts = parts * window
     return _parts(F.fft.rfft(parts) if onesided else F.fft.fft(parts))
+
+
+@counterpart("MelWeightMatrix", plain=(0, 1, 2, 3, 4))
+def mel_weight_matrix(
+    bins: Tensor | int, length: Tensor | int, rate: Tensor | int, low: Tensor | float, high: Tensor | float, *, output_datatype: int = 1
+) -> Tensor:
+    """[length // 2 + 1, bins]: how much of each frequency of a transform goes into each band, a triangle on the scale of O'Shaughnessy, 1987."""
+    count, size = int(number(bins)), int(number(length))
+    ends = [2595 * np.log10(1 + number(edge) / 700) for edge in (low, high)]
+    mels = ends[0] + np.arange(count + 2) * (ends[1] - ends[0]) / (count + 2)
+    edges = ((size + 1) * 700 * (10 ** (mels / 2595) - 1) // number(rate)).astype(int)
+    places, (first, middle, last) = np.arange(size // 2 + 1)[:, None], (edges[k : count + k] for k in range(3))
+    rising = np.where(middle > first, (places - first) / np.maximum(middle - first, 1), 1.0)
+    falling = (last - places) / np.maximum(last - middle, 1)
+    weights = np.where((places >= first) & (places <= middle), rising, 0.0)
+    weights = np.where((places >= middle) & (places < last), falling, weights)
+    return Tensor(weights, dtype=dtype_of(output_datatype))

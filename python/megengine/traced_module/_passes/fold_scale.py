@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import functional as F
+from ...fx._layers import known_value, layer_of
 from ...module import AvgPool2d, MaxPool2d, ReLU
 from ...tensor import Tensor
 from ..expr import CallMethod, is_call_function, is_call_module, is_call_tensor_method
 from ..node import Node, TensorNode
 from ..traced_module import TracedModule
-from .layers import constant, layer_of, only_user, take_over, value_of
+from .layers import constant, is_free, put, take_over
 
 _FUNCTIONS = {F.add: "+", F.sub: "-", F.mul: "*", F.div: "/"}
 _METHODS = {
@@ -53,7 +54,7 @@ def _written(arg: Any) -> float | None:
 
 def _known(arg: Any) -> float | None:
     """A number, or the only element of a tensor that is the same in each call."""
-    value = value_of(arg)
+    value = known_value(arg)
     if isinstance(value, Tensor):
         return float(value) if value.size == 1 and value.ndim <= 1 else None
     return _written(value)
@@ -85,7 +86,7 @@ def _fuse(
     graph = expr.top_graph
     outer = parts(expr) if graph is not None and isinstance(expr, CallMethod) else None
     inner = parts(outer[0].expr) if outer is not None else None
-    is_read_elsewhere = outer is not None and only_user(outer[0]) is not expr
+    is_read_elsewhere = outer is not None and list(outer[0].readers) != [expr]
     if outer is None or inner is None or is_read_elsewhere:
         return
     expr.method = expr.name = method
@@ -121,13 +122,13 @@ class _Folding:
     def reaches(self, node: Node, user: Any) -> bool:
         """Whether ``node``, which must be of no use to others than ``user``, can be scaled."""
         expr: Any = node.expr
-        if only_user(node) is not user:
+        if list(node.readers) != [user]:
             return False
         self.scaled.append(node)
-        layer = layer_of(self._top, expr)
-        if layer is not None:
+        layer = layer_of(expr)
+        if layer is not None and is_free(self._top, layer):
             bias = None if layer.bias is None else layer.bias * self._factor
-            self.changes.append(lambda: layer.put(layer.weight * self._factor, bias))
+            self.changes.append(lambda: put(layer, layer.weight * self._factor, bias))
             return True
         if self._passes(expr):
             return self.reaches(expr.inputs[-1], expr)
@@ -148,7 +149,7 @@ class _Folding:
     def _term(self, expr: Any, place: int) -> bool:
         """Whether an operand of a sum can be scaled: a number, a tensor known beforehand, or the value of a layer."""
         term = expr.args[place]
-        value = value_of(term)
+        value = known_value(term)
         if value is None:
             return isinstance(term, TensorNode) and self.reaches(term, expr)
         if not isinstance(value, Tensor) and type(value) not in (int, float):

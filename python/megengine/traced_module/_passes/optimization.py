@@ -6,15 +6,13 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
+from ...fx.verify import difference
 from ...tensor import Tensor
 from ..expr import Expr
 from ..node import Node
-from ..pytree import tree_flatten
 from ..traced_module import TracedModule
 from .fold_scale import backward_fold_scale, fuse_add_mul
-from .fuse_conv_bn import fuse_conv_bn
+from .layers import fuse_conv_bn
 
 PASSES: dict[str, Callable[[TracedModule], None]] = {
     "FuseConvBn": fuse_conv_bn,
@@ -91,30 +89,19 @@ def verify_same(
     """ValueError, naming the first node, if nodes of one name get different values from ``inputs``."""
     wanted = _values(before, inputs)
     for name, (value, expr) in _values(after, inputs).items():
-        if name not in wanted:
-            continue
-        other = wanted[name][0]
-        if value.shape != other.shape or not np.allclose(
-            value,
-            other,
-            rtol=tolerance,
-            atol=tolerance * np.abs(other).max(initial=1),
-            equal_nan=True,
-        ):
+        if name in wanted and difference(wanted[name][0], value, tolerance, least_scale=1.0) is not None:
             raise ValueError(f"{expr.describe()} gives another value than before the edit")
 
 
-def _values(module: TracedModule, inputs: tuple[Any, ...]) -> dict[str, tuple[np.ndarray, Expr]]:
+def _values(module: TracedModule, inputs: tuple[Any, ...]) -> dict[str, tuple[Tensor, Expr]]:
     """Name of each node of the flattened module -> its value, and the expr that made it."""
     flat = module.flatten()
-    leaves, argdef = tree_flatten(flat._canonical(inputs, {}))
-    found: dict[str, tuple[np.ndarray, Expr]] = {}
+    graph, leaves = flat._graph_for(inputs, {})
+    found: dict[str, tuple[Tensor, Expr]] = {}
 
     def run_and_note(expr: Expr, env: dict[Node, Any]) -> None:
         expr.run(env)
-        for node in expr.outputs:
-            if isinstance(env[node], Tensor):
-                found[node.name] = (env[node].numpy(), expr)
+        found.update({node.name: (Tensor(env[node]), expr) for node in expr.outputs if isinstance(env[node], Tensor)})
 
-    flat.argdef_graph_map[argdef]._run([flat, *leaves], run_and_note)
+    graph._run([flat, *leaves], run_and_note)
     return found

@@ -1,4 +1,4 @@
-// backends/cpu/kernels/copy.inl -- transposes of 4-byte elements. See each_isa.h.
+// backends/cpu/kernels/transposed_words.inl -- transposes of 4-byte elements. See each_isa.h.
 
 // Transposes 8 x 8 elements of 4 bytes in three rounds; each round swaps the off-diagonal blocks of
 // one size.

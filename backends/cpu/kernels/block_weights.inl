@@ -1,0 +1,172 @@
+// Weights in blocks of few bits, once an instruction set. A step has 32 elements as two lists of
+// 16, so that the sums have the same bits with vectors of 8 and of 16 lanes.
+
+constexpr int64_t kVectors = 16 / kLanes;
+struct Sixteen {
+    Floats part[kVectors];
+};
+
+MEGJIT_INLINE Sixteen loaded(const float* from) {
+    Sixteen made;
+    for (int64_t v = 0; v < kVectors; ++v) made.part[v] = load(from + v * kLanes);
+    return made;
+}
+MEGJIT_INLINE void stored(float* to, const Sixteen& values) {
+    for (int64_t v = 0; v < kVectors; ++v) store(to + v * kLanes, values.part[v]);
+}
+
+MEGJIT_INLINE Floats scale_of(const uint8_t* block) {
+    uint16_t half;
+    std::memcpy(&half, block, sizeof half);
+#if MEGJIT_LANE_COUNT == 16
+    return Floats(_mm512_cvtph_ps(_mm256_set1_epi16(static_cast<int16_t>(half))));
+#else
+    return Floats(_mm256_cvtph_ps(_mm_set1_epi16(static_cast<int16_t>(half))));
+#endif
+}
+
+MEGJIT_INLINE Sixteen floats_of(__m128i bytes) {  // int8
+#if MEGJIT_LANE_COUNT == 16
+    return {{Floats(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)))}};
+#else
+    const auto half = [](__m128i low) __attribute__((always_inline)) {
+        return Floats(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)));
+    };
+    return {{half(bytes), half(_mm_unpackhi_epi64(bytes, bytes))}};
+#endif
+}
+
+// The integers of step `step` as floats, and where in the block these elements lie.
+struct Step {
+    Sixteen first, second;
+};
+template <int bits>
+MEGJIT_INLINE Step integers(const uint8_t* block, int64_t step) {
+    const uint8_t* const from = block + BlockWeights::kScaleBytes + step * 4 * bits;
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    if constexpr (bits == 8) {
+        const __m128i more = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 16));
+        return {floats_of(bytes), floats_of(more)};
+    } else {
+#if MEGJIT_LANE_COUNT == 16
+        // A permutation of 16 floats takes its places from the lowest 4 bits.
+        const __m512 values =
+            _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+        const __m512i places = _mm512_cvtepu8_epi32(bytes);
+        return {{{Floats(_mm512_permutexvar_ps(places, values))}},
+                {{Floats(_mm512_permutexvar_ps(_mm512_srli_epi32(places, 4), values))}}};
+#else
+        const __m128i mask = _mm_set1_epi8(15), middle = _mm_set1_epi8(8);
+        const __m128i low = _mm_and_si128(bytes, mask),
+                      high = _mm_and_si128(_mm_srli_epi16(bytes, 4), mask);
+        return {floats_of(_mm_sub_epi8(low, middle)), floats_of(_mm_sub_epi8(high, middle))};
+#endif
+    }
+}
+template <int bits>
+constexpr int64_t first_of(int64_t step) {
+    return step * (bits == 8 ? 32 : 16);
+}
+template <int bits, int64_t group>
+constexpr int64_t second_of(int64_t step) {
+    return first_of<bits>(step) + (bits == 8 ? 16 : group / 2);
+}
+
+// Writes the values of blocks lo..hi of a row.
+template <int bits, int64_t group>
+void decode(const uint8_t* row, int64_t lo, int64_t hi, float* to) {
+    constexpr int64_t kBytes = BlockWeights::kScaleBytes + group * bits / 8;
+    for (int64_t b = lo; b < hi; ++b, to += group) {
+        const uint8_t* const block = row + b * kBytes;
+        const Floats scale = scale_of(block);
+        for (int64_t step = 0; step < group / 32; ++step) {
+            Step values = integers<bits>(block, step);
+            for (Floats& v : values.first.part) v *= scale;
+            for (Floats& v : values.second.part) v *= scale;
+            stored(to + first_of<bits>(step), values.first);
+            stored(to + second_of<bits, group>(step), values.second);
+        }
+    }
+}
+
+// Writes up to 16 rows as columns of `to`, whose rows are `step` numbers apart.
+template <int bits, int64_t group>
+void decode_turned(const BlockWeights& w, const uint8_t* weights, int64_t rows, float* to,
+                   int64_t step) {
+    float values[16][group];
+    for (int64_t b = 0; b < w.blocks; ++b, to += group * step) {
+        for (int64_t r = 0; r < rows; ++r)
+            decode<bits, group>(weights + r * w.row_bytes(), b, b + 1, values[r]);
+        const int64_t whole = rows / 4 * 4;
+        for (int64_t k = 0; k < group; k += 4)
+            for (int64_t r = 0; r < whole; r += 4) {
+                __m128 a[4];
+                for (int64_t i = 0; i < 4; ++i) a[i] = _mm_loadu_ps(&values[r + i][k]);
+                _MM_TRANSPOSE4_PS(a[0], a[1], a[2], a[3]);
+                for (int64_t i = 0; i < 4; ++i) _mm_storeu_ps(to + (k + i) * step + r, a[i]);
+            }
+        for (int64_t r = whole; r < rows; ++r)
+            for (int64_t k = 0; k < group; ++k) to[k * step + r] = values[r][k];
+    }
+}
+
+// y[m][r] = the sum over a row of weights of weight * x[m]. Each of 16 lanes adds the scaled sums
+// of its elements of a block, block after block.
+template <int bits, int64_t group, int64_t rows, int64_t of_x>
+void dots(const BlockWeights& w, const uint8_t* weights, const float* x, int64_t x_step, float* y,
+          int64_t y_step) {
+    constexpr int64_t kBytes = BlockWeights::kScaleBytes + group * bits / 8;
+    const int64_t row_bytes = w.blocks * kBytes;
+    Sixteen sums[rows][of_x] = {};
+    for (int64_t b = 0; b < w.blocks; ++b, weights += kBytes, x += group)
+        for (int64_t r = 0; r < rows; ++r) {
+            const uint8_t* const block = weights + r * row_bytes;
+            Sixteen own[of_x] = {};
+            for (int64_t step = 0; step < group / 32; ++step) {
+                const Step q = integers<bits>(block, step);
+                for (int64_t m = 0; m < of_x; ++m) {
+                    const Sixteen first = loaded(x + m * x_step + first_of<bits>(step)),
+                                  second = loaded(x + m * x_step + second_of<bits, group>(step));
+                    for (int64_t v = 0; v < kVectors; ++v) {
+                        own[m].part[v] += q.first.part[v] * first.part[v];
+                        own[m].part[v] += q.second.part[v] * second.part[v];
+                    }
+                }
+            }
+            const Floats scale = scale_of(block);
+            for (int64_t m = 0; m < of_x; ++m)
+                for (int64_t v = 0; v < kVectors; ++v) sums[r][m].part[v] += scale * own[m].part[v];
+        }
+    for (int64_t r = 0; r < rows; ++r)
+        for (int64_t m = 0; m < of_x; ++m) {
+            float lanes[16];
+            stored(lanes, sums[r][m]);
+            y[m * y_step + r] = joined_by_halves<8>(lanes);
+        }
+}
+
+// Rows lo..hi of the weights, for all rows of x.
+template <int bits, int64_t group>
+void dots_of_rows(const BlockWeights& w, const uint8_t* weights, int64_t lo, int64_t hi,
+                  const float* x, int64_t of_x, float* y) {
+    constexpr int64_t kTogether = 4, kOfX = 2 * kLanes / 8;  // what registers hold
+    const int64_t columns = w.columns(), row_bytes = w.row_bytes();
+    for (int64_t r = lo; r < hi;) {
+        const bool is_whole = r + kTogether <= hi;
+        const int64_t end = is_whole ? r + kTogether : r + 1;
+        const uint8_t* const row = weights + r * row_bytes;
+        int64_t m = 0;
+        for (; m + kOfX <= of_x; m += kOfX)
+            for (int64_t each = r; each < end; ++each)
+                dots<bits, group, 1, kOfX>(w, weights + each * row_bytes, x + m * columns, columns,
+                                           y + m * w.rows + each, w.rows);
+        for (; m < of_x; ++m)
+            if (is_whole)
+                dots<bits, group, kTogether, 1>(w, row, x + m * columns, columns,
+                                                y + m * w.rows + r, w.rows);
+            else
+                dots<bits, group, 1, 1>(w, row, x + m * columns, columns, y + m * w.rows + r,
+                                        w.rows);
+        r = end;
+    }
+}

@@ -1,0 +1,157 @@
+"""Operators of imports beside onnxruntime: eager, in traces by value and symbolic, and optimized, at two sizes."""
+
+import copy
+
+import numpy as np
+import onnx
+import pytest
+from judge import run
+from onnx import TensorProto, helper, numpy_helper
+
+import megengine as mge
+from megengine.fx.experimental.optimization import optimize_for_inference
+from megengine.jit import trace
+from megengine.onnx import OnnxError, load
+
+DOUBLE = TensorProto.DOUBLE
+RANDOM = np.random.RandomState(0)
+
+
+def real(*shape, dtype="float32"):
+    return RANDOM.normal(size=shape).astype(dtype)
+
+
+def packed(array, element_type, name):
+    """A tensor of numbers of four bits."""
+    return helper.make_tensor(name, element_type, array.shape, array.reshape(-1))
+
+
+def model(nodes, inputs, outputs, tensors=(), opset=21):
+    """inputs: name -> (axes, array); outputs: name -> (axes, element type)."""
+    given = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), axes) for name, (axes, array) in inputs.items()]
+    made = [helper.make_tensor_value_info(name, kind, axes) for name, (axes, kind) in outputs.items()]
+    held = [value if isinstance(value, TensorProto) else numpy_helper.from_array(np.asarray(value), name) for name, value in dict(tensors).items()]
+    nodes = [helper.make_node(op, inputs, outputs, f"the_{op}_{place}", **attrs) for place, (op, inputs, outputs, attrs) in enumerate(nodes)]
+    graph = helper.make_graph(nodes, "g", given, made, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+FLOAT, NT = TensorProto.FLOAT, ("n", "t", 8)
+BOXES = np.float32([[0, 0, 9, 9], [1.5, 2, 4, 3.5], [-3, 2, 30, 5]])
+WEIGHTS = RANDOM.randint(-8, 8, (8, 6)).astype("int8")
+DOUBLES = {
+    "arithmetic": [("Mul", ["x", "c"], ["a"], {}), ("Sub", ["a", "x"], ["b"], {}), ("Pow", ["b", "c"], ["y"], {})],
+    "functions": [("Exp", ["x"], ["a"], {}), ("Sqrt", ["a"], ["b"], {}), ("Sin", ["b"], ["c2"], {}), ("Abs", ["c2"], ["y"], {})],
+    "reductions": [("ReduceMean", ["x", "last"], ["a"], {}), ("ReduceMax", ["x", "last"], ["b"], {}), ("Div", ["a", "b"], ["y"], {})],
+    "products": [("Transpose", ["x"], ["xt"], {"perm": [0, 2, 1]}), ("MatMul", ["x", "xt"], ["y"], {})],
+    "softmax": [("Softmax", ["x"], ["y"], {"axis": 1})],
+    "normalized": [("LayerNormalization", ["x", "w", "w"], ["y"], {})],
+    "casts": [("Cast", ["x"], ["f"], {"to": FLOAT}), ("Cast", ["f"], ["d"], {"to": DOUBLE}), ("Sub", ["x", "d"], ["y"], {})],
+    "places": [("Slice", ["x", "zero", "one"], ["a"], {}), ("Concat", ["a", "x"], ["b"], {"axis": 0}), ("CumSum", ["b", "zero0"], ["y"], {})],
+}
+HELD = {"c": np.float64(3), "last": [-1], "w": real(8, dtype="float64"), "zero": [0], "one": [1], "zero0": np.array(0)}
+
+
+def rows():
+    """name -> model, inputs of each call."""
+    for name, nodes in DOUBLES.items():
+        calls = [{"x": real(n, t, 8, dtype="float64")} for n, t in ((2, 3), (1, 5), (2, 3))]
+        yield f"float64 {name}", model(nodes, {"x": (NT, calls[0]["x"])}, {"y": (tuple("abc"), DOUBLE)}, HELD), calls
+    image = real(2, 3, 12, 14)
+    calls = [{"x": image, "r": BOXES * scale, "i": np.array([0, 1, 1])} for scale in (1, 0.5, 1)]
+    for ratio, mode in ((0, "avg"), (0, "max"), (2, "max"), (2, "avg")):
+        for how in ("half_pixel", "output_half_pixel"):
+            attrs = {"output_height": 3, "output_width": 2, "sampling_ratio": ratio, "spatial_scale": 0.7, "mode": mode, "coordinate_transformation_mode": how}
+            inputs = {"x": (("n", 3, "h", "w"), image), "r": (("b", 4), BOXES), "i": (("b",), calls[0]["i"])}
+            yield f"RoiAlign {ratio} {mode} {how}", model([("RoiAlign", ["x", "r", "i"], ["y"], attrs)], inputs, {"y": (tuple("abcd"), FLOAT)}), calls
+    for element_type, low in ((TensorProto.INT4, 0), (TensorProto.UINT4, 8)):
+        weights = packed(WEIGHTS + low, element_type, "w")
+        tensors = {"w": weights, "s": np.abs(real(4, 6)), "z": packed(np.full((4, 6), low), element_type, "z")}
+        nodes = [("DequantizeLinear", ["w", "s", "z"], ["real"], {"axis": 0, "block_size": 2}), ("MatMul", ["x", "real"], ["y"], {})]
+        calls = [{"x": real(n, t, 8)} for n, t in ((2, 3), (1, 5), (2, 3))]
+        yield f"blocks of four bits, type {element_type}", model(nodes, {"x": (NT, calls[0]["x"])}, {"y": (tuple("abc"), FLOAT)}, tensors), calls
+    nodes = [("Cast", ["x"], ["small"], {"to": TensorProto.FLOAT8E4M3FN}), ("Cast", ["small"], ["y"], {"to": FLOAT})]
+    calls = [{"x": real(n, t, 8) * np.float32(50)} for n, t in ((2, 3), (1, 5), (2, 3))]
+    yield "eight bits", model(nodes, {"x": (NT, calls[0]["x"])}, {"y": (tuple("abc"), FLOAT)}), calls
+    few = [{"x": np.sign(real(n, 6)) * np.float32(n), "c": RANDOM.rand(6) > 0.5} for n in (3, 4, 3)]
+    shapes = {"x": (("n", 6), few[0]["x"]), "c": ((6,), few[0]["c"])}
+    yield "NonZero", model([("Add", ["x", "one"], ["a"], {}), ("NonZero", ["a"], ["b"], {}), ("Cast", ["b"], ["y"], {"to": FLOAT})], {"x": shapes["x"]}, {"y": ((2, "k"), FLOAT)}, {"one": np.float32(3)}), [{"x": call["x"]} for call in few]
+    yield "Unique", model([("Unique", ["x"], ["y"], {})], {"x": shapes["x"]}, {"y": (("k",), FLOAT)}), [{"x": call["x"]} for call in few]
+    yield "Compress", model([("Compress", ["x", "c"], ["y"], {"axis": 1})], shapes, {"y": (("n", "k"), FLOAT)}), few
+    boxes = [{"x": np.sort(RANDOM.rand(2, n, 4).astype("float32"), 2), "s": RANDOM.rand(2, 3, n).astype("float32")} for n in (9, 12, 9)]
+    nodes = [("NonMaxSuppression", ["x", "s", "most", "overlap", "least"], ["p"], {}), ("Cast", ["p"], ["y"], {"to": FLOAT})]
+    limits = {"most": [3], "overlap": np.float32([0.3]), "least": np.float32([0.6])}
+    yield "NonMaxSuppression", model(nodes, {"x": ((2, "n", 4), boxes[0]["x"]), "s": ((2, 3, "n"), boxes[0]["s"])}, {"y": (("k", 3), FLOAT)}, limits), boxes
+    attrs = {"direction": "bidirectional", "hidden_size": 5}
+    calls = [{"x": real(t, n, 4)} for n, t in ((2, 3), (1, 5), (2, 3))]
+    for op, gates in (("GRU", 3), ("LSTM", 4), ("RNN", 1)):
+        tensors = {"w": real(2, gates * 5, 4), "r": real(2, gates * 5, 5), "b": real(2, 2 * gates * 5)}
+        node = [(op, ["x", "w", "r", "b"], ["y"], attrs)]
+        yield f"{op}", model(node, {"x": (("t", "n", 4), calls[0]["x"])}, {"y": (tuple("tdnh"), FLOAT)}, tensors), calls
+        how = {"input_forget": 1} if op == "LSTM" else {"clip": 0.5}
+        clipped = [(op, ["x", "w", "r", "b"], ["y"], attrs | how)]
+        yield f"{op} step by step", model(clipped, {"x": (("t", "n", 4), calls[0]["x"])}, {"y": (tuple("tdnh"), FLOAT)}, tensors), calls
+
+
+ROWS = {name: (proto, calls) for name, proto, calls in rows()}
+WAYS = {"eager": None, "value": {}, "symbolic": {"symbolic": True}, "compiled": {"symbolic": True, "opt_level": 3}}
+
+
+def given(array):
+    return mge.Tensor(array.astype("int32") if array.dtype == np.int64 else array, dtype="float64" if array.dtype == np.float64 else None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ROWS)
+def test_an_operator_is_onnxruntimes(name, way):
+    proto, calls = ROWS[name]
+    module = load(proto)
+    for made in (module, optimize_for_inference(module.eval())):
+        called = made if WAYS[way] is None else trace(lambda *tensors, made=made: made(*tensors), **WAYS[way])
+        for arrays in calls:
+            (want,) = run(proto, *arrays.values())
+            found = called(*map(given, arrays.values())).numpy()
+            assert found.dtype == want.dtype
+            near = 1e-12 if want.dtype == np.float64 else 2e-5
+            np.testing.assert_allclose(found, want, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize(
+    "op, attrs, words",
+    [
+        ("Conv", {}, "Conv of float64: the_Conv_0"),
+        ("Resize", {"mode": "linear"}, "Resize of float64: the_Resize_0"),
+    ],
+)
+def test_what_does_not_compute_float64_is_refused_by_name(op, attrs, words):
+    more = ["", "scales"] if op == "Resize" else ["w"]
+    tensors = {"w": np.ones((2, 3, 3, 3)), "scales": np.float32([1, 1, 2, 2])}
+    proto = model([(op, ["x", *more], ["y"], attrs)], {"x": ((1, 3, 8, 8), np.ones((1, 3, 8, 8)))}, {"y": (tuple("abcd"), DOUBLE)}, tensors, 18)
+    with pytest.raises(OnnxError, match=words):
+        load(proto)
+
+
+def test_weights_of_four_bits_lie_in_a_file_beside_the_model(tmp_path):
+    proto, calls = ROWS[f"blocks of four bits, type {TensorProto.INT4}"]
+    proto = copy.deepcopy(proto)
+    (want,) = run(proto, calls[0]["x"])
+    for tensor in proto.graph.initializer:  # onnx writes raw bytes into the file
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    onnx.save_model(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    np.testing.assert_allclose(load(tmp_path / "m.onnx")(given(calls[0]["x"])).numpy(), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1"])
+def test_all_narrow_numbers_and_what_lies_between(kind):
+    """Each value stays, halves go to the even one, and what is above the largest becomes that."""
+    element_type = getattr(TensorProto, kind)
+    own = helper.tensor_dtype_to_np_dtype(element_type)
+    values = np.arange(16 if "4E" in kind[5:8] else 256, dtype=np.uint8).view(np.uint8).astype(np.uint8)
+    exact = np.array([code for code in values], np.uint8).view(own).astype(np.float32)
+    exact = np.unique(exact[np.isfinite(exact)])
+    halves = (exact[1:] + exact[:-1]) / 2
+    x = np.concatenate([exact, halves, np.nextafter(halves, np.float32(np.inf)), np.nextafter(halves, np.float32(-np.inf))]).astype(np.float32)
+    nodes = [("Cast", ["x"], ["y"], {"to": element_type})]
+    proto = model(nodes, {"x": (("n",), x)}, {"y": (("n",), element_type)}, opset=23)
+    want = onnx.numpy_helper.saturate_cast(x, own).astype(np.float32)
+    np.testing.assert_array_equal(load(proto)(mge.Tensor(x)).numpy(), want)
