@@ -232,7 +232,7 @@ class Optimizer:
             raise TypeError("add_param_group: param_group must be a dict with an entry 'params'")
         group = dict(param_group)
         given = group["params"]
-        params = [given] if isinstance(given, Tensor) else list(given)
+        params: list[Any] = [given] if isinstance(given, Tensor) else list(given)
         if not params:
             raise _no_parameters()
         known = {id(other) for old in self.param_groups for other in old["params"]}
