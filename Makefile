@@ -9,7 +9,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-fast test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-models test-plain-cmake test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-fast test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-models test-billion test-plain-cmake test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -183,6 +183,12 @@ sanitize: setup-tests build
 	for kind in $(SANITIZERS); do \
 		cmake --preset $$kind >/dev/null && tools/with_progress.sh $$kind cmake --build --preset $$kind -j $(JOBS) && ctest --preset $$kind -LE "python|avx2" -j $(JOBS) || exit 1; \
 	done
+
+# The example with a billion parameters, whole (some minutes): three steps beside weights of 4 bits, in a process of at most 1.5 GB.
+test-billion: build
+	rm -f build/billion.safetensors
+	$(PY) examples/finetune_1b.py --limit 1150 --steps 3 --file build/billion.safetensors | tee build/billion.txt
+	awk '/the process held/ { found = 1; if ($$4 > 1500) exit 1 } END { exit !found }' build/billion.txt
 
 # The wheels of CPython 3.11 and of the stable ABI (3.12 and later) in dist/, and what they do in clean environments.
 # WHEEL_PYTHONS: the interpreters, where they are neither on PATH nor pyenv's.
