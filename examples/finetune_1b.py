@@ -1,7 +1,7 @@
 """Fine-tunes a language model of a billion parameters on two cores, in 1.5 GB of memory.
 
     python examples/finetune_1b.py --limit 1150            # adapters beside weights of 4 bits, 1,024 words: 1.5 GB
-    python examples/finetune_1b.py --full --limit 7500     # all parameters in float32, 512 words: 8 GB
+    python examples/finetune_1b.py --full --limit 7600     # all parameters in float32, 512 words: 8 GB
     python examples/finetune_1b.py --millions 20           # a small one: seconds
     python examples/finetune_1b.py --weights model.safetensors --tokens text.npy   # a Llama's weights, and text in its tokens
 

@@ -13,6 +13,7 @@ struct RematStep {
     std::vector<uint32_t> reads = {};  // value ids
     std::vector<uint32_t> writes = {};  // value ids; a value is written by one step
     bool repeatable = true;  // it may run again, with the same results
+    bool movable = true;  // it may run earlier than listed, once what it needs is there
     bool in_place =
         false;  // it may write over an operand of the same size that nobody reads afterwards
     size_t scratch = 0;  // bytes that it needs only while it runs

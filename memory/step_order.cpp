@@ -21,6 +21,9 @@ constexpr size_t kLeastGain = 20;
 struct Updates {
     std::vector<uint32_t> of_step;  // by step: its update, or kNone
     std::vector<Order> waits;  // by update: steps outside of it
+    // By step: it makes numbers of what is kept (a correction by the count of steps), which updates
+    // read; it runs as soon as it can.
+    std::vector<bool> makes_numbers;
     size_t bytes = 0;  // of the values that they end
 };
 
@@ -36,7 +39,9 @@ public:
     Order run() {
         for (uint32_t step = 0; step < group_.size(); ++step) {
             const Place earliest = earliest_place(step);
-            if (earliest.second != kNone && (update_of(step) || frees_enough(step, earliest)))
+            if (updates_ && updates_->makes_numbers[step])
+                group_[step] = earliest.second == kNone ? 0 : earliest.first;
+            else if (earliest.second != kNone && (update_of(step) || frees_enough(step, earliest)))
                 group_[step] = earliest.first;
         }
         Order order(group_.size());
@@ -91,18 +96,20 @@ private:
     std::vector<uint32_t> group_;  // by step: the step that begins its group
 };
 
-// Finds updates. Numbers that are made of what is kept (a correction by the count of steps) belong
-// to none, and move with the first that reads them.
+// Finds updates, and the steps that make numbers for them, which belong to none.
 class UpdateFinder {
 public:
     explicit UpdateFinder(const RecomputeSchedule& schedule)
         : s_(schedule),
           is_number_(s_.problem.values.size()),
           is_own_(s_.problem.values.size()),
-          found_{.of_step = Order(s_.problem.steps.size(), kNone), .waits = {}, .bytes = 0} {
+          found_{.of_step = Order(s_.problem.steps.size(), kNone),
+                 .waits = {},
+                 .makes_numbers = std::vector<bool>(s_.problem.steps.size()),
+                 .bytes = 0} {
         for (uint32_t step = 0; step < s_.problem.steps.size(); ++step) {
             if (!reads_what_stays(step)) continue;
-            const bool is_number = makes_numbers(step);
+            const bool is_number = found_.makes_numbers[step] = makes_numbers(step);
             for (uint32_t v : s_.writes[step]) (is_number ? is_number_ : is_own_)[v] = true;
         }
     }
@@ -123,7 +130,7 @@ private:
         return s_.producer[v] == kNone || s_.problem.values[v].is_kept;
     }
     bool reads_what_stays(uint32_t step) const {
-        return s_.problem.steps[step].repeatable &&
+        return s_.problem.steps[step].movable &&
                std::ranges::all_of(s_.reads[step], [&](uint32_t v) {
             return is_kept(v) || is_number_[v] || is_own_[v];
         });
@@ -141,7 +148,7 @@ private:
         while (!open.empty()) {
             const uint32_t step = *open.begin();
             open.erase(open.begin());
-            if (!s_.problem.steps[step].repeatable || steps.size() == kMostSteps) return {};
+            if (!s_.problem.steps[step].movable || steps.size() == kMostSteps) return {};
             if (!steps.insert(step).second) continue;
             for (uint32_t v : s_.reads[step]) {
                 if (is_kept(v) || is_number_[v] || made.contains(v)) continue;
@@ -311,9 +318,12 @@ std::vector<uint32_t> early_updates(const RematProblem& problem) {
     const Updates updates = UpdateFinder(schedule).run();
     Order plain(problem.steps.size());
     std::iota(plain.begin(), plain.end(), 0u);
-    if (updates.bytes * kWorthwhile < measure_order(schedule, plain).plan.peak_bytes) return {};
+    const size_t peak = measure_order(schedule, plain).plan.peak_bytes;
+    if (updates.bytes * kWorthwhile < peak) return {};
     Order order = Mover(problem, &updates).run();
-    return std::ranges::is_sorted(order) ? Order() : order;
+    const bool is_larger =
+        measure_order(schedule, order).plan.peak_bytes > peak + peak / kLeastGain;
+    return is_larger || std::ranges::is_sorted(order) ? Order() : order;
 }
 
 std::vector<uint32_t> order_for_peak(const RematProblem& problem) {

@@ -45,6 +45,10 @@ constexpr double kLeastOfExpected = 0.9;
 // (Seen: 0.894, where a gradient of 147 MiB found its place in one plan of many.)
 constexpr double kLeastOfFinalist = 0.85;
 
+// A program that takes so many times what is expected of it says that a stage's plans are far from
+// their programs.
+constexpr double kFarFromExpected = 1.05;
+
 // Where no plan keeps the limit, the ladder stops when so many programs in a row are not the
 // smallest.
 constexpr int kMostInVain = 4;
@@ -335,6 +339,7 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
 }
 
 void PlanLadder::note(const MemoryPlan& plan) {
+    const double expected = rung_ > 0 ? expected_bytes(rungs_[rung_]) : 0;
     if (!least_ || plan.bound.bytes < bound_.bytes) bound_ = plan.bound;
     if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
     rungs_[rung_].planned_bytes = plan.planned_bytes;
@@ -342,6 +347,12 @@ void PlanLadder::note(const MemoryPlan& plan) {
         Family& family = this->family(stage);
         const bool is_plain = rung_ == 0 ? is_like_the_first_rung(stage)
                                          : rungs_[rung_].stage == stage && !family.planned_bytes;
+        // Where a program is larger than its stage lets expect, so are those like it.
+        if (rungs_[rung_].stage == stage && expected > 0 &&
+            static_cast<double>(plan.planned_bytes) > kFarFromExpected * expected) {
+            family.planned_bytes = plan.planned_bytes;
+            family.peak_bytes = rungs_[rung_].plan.peak_bytes;
+        }
         if (!is_plain) continue;
         const size_t peak = rung_ == 0 ? family.plain.peak_bytes : rungs_[rung_].plan.peak_bytes;
         family.planned_bytes = plan.planned_bytes;

@@ -149,6 +149,7 @@ void RecomputeProblem::find_what_stays_inside() {
 
 void RecomputeProblem::add_step(const Node& node) {
     memory::RematStep step{.repeatable = is_repeatable(node), .region = region_of(node)};
+    step.movable = step.repeatable || node.kind == NodeKind::fused;
     for (ValueId input : node.inputs)
         if (const uint32_t value = storage_[at(input)];
             std::find(step.reads.begin(), step.reads.end(), value) == step.reads.end())
@@ -156,8 +157,7 @@ void RecomputeProblem::add_step(const Node& node) {
     for (ValueId output : node.outputs) step.writes.push_back(storage_[at(output)]);
     if (node.kind == NodeKind::op) add_op(node, step);
     else add_kernel(node, step);
-    if (step.in_place && outputs_.contains(node.outputs[0]))
-        step.overwrites = donated_operand(node);
+    if (step.in_place) step.overwrites = donated_operands(node);
     nodes.push_back(&node);
     problem.steps.push_back(std::move(step));
 }
@@ -239,16 +239,22 @@ double RecomputeProblem::bytes_in_a_kernel(const Node& node) const {
     return sum;
 }
 
-// Where an output is to lie: on the first input that is given away and as large.
-std::vector<uint32_t> RecomputeProblem::donated_operand(const Node& node) const {
-    for (ValueId input : node.inputs) {
-        const Node& producer = graph_.producer(viewed_by(graph_, input));
-        if (producer.kind == NodeKind::input && options_.step &&
-            options_.step->input(producer.slot).is_released &&
-            graph_.type(input).bytes() == graph_.type(node.outputs[0]).bytes())
-            return {storage_[at(input)]};
+// Where outputs are to lie: each on the first input that is given away and as large.
+std::vector<uint32_t> RecomputeProblem::donated_operands(const Node& node) const {
+    std::vector<uint32_t> donated;
+    for (ValueId output : node.outputs) {
+        if (!outputs_.contains(output)) continue;
+        const auto takes = [&](ValueId input) {
+            const Node& producer = graph_.producer(viewed_by(graph_, input));
+            return producer.kind == NodeKind::input && options_.step &&
+                   options_.step->input(producer.slot).is_released &&
+                   graph_.type(input).bytes() == graph_.type(output).bytes() &&
+                   std::ranges::find(donated, storage_[at(input)]) == donated.end();
+        };
+        const auto input = std::ranges::find_if(node.inputs, takes);
+        if (input != node.inputs.end()) donated.push_back(storage_[at(*input)]);
     }
-    return {};
+    return donated;
 }
 
 void RecomputeProblem::keep_inputs_until_no_step_can_fail() {

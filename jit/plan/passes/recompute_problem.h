@@ -47,7 +47,7 @@ private:
     void add_op(const Node& node, memory::RematStep& step) const;
     void add_kernel(const Node& node, memory::RematStep& step) const;
     double bytes_in_a_kernel(const Node& node) const;
-    std::vector<uint32_t> donated_operand(const Node& node) const;
+    std::vector<uint32_t> donated_operands(const Node& node) const;
     void keep_inputs_until_no_step_can_fail();
 
     const Graph& graph_;
