@@ -45,9 +45,8 @@ constexpr double kLeastOfExpected = 0.9;
 // (Seen: 0.894, where a gradient of 147 MiB found its place in one plan of many.)
 constexpr double kLeastOfFinalist = 0.85;
 
-// A program that takes so many times what is expected of it says that a stage's plans are far from
-// their programs.
-constexpr double kFarFromExpected = 1.05;
+// A refusal names the limit of a program without kernels only where that is so much smaller.
+constexpr double kWorthNoKernels = 1.001;
 
 // Where no plan keeps the limit, the ladder stops when so many programs in a row are not the
 // smallest.
@@ -218,7 +217,7 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
         run(memory::Places::late, breeds ? rounds_for(problem) : 0, true);
         if (const std::vector<uint32_t> early = memory::early_updates(problem); !early.empty()) {
             std::vector<memory::RematPlan> plans =
-                plans_of(memory::in_order(problem, early), memory::Places::late, breeds ? 1 : 0);
+                plans_of(memory::in_order(problem, early), memory::Places::late, 0);
             for (memory::RematPlan& plan : plans)
                 for (uint32_t& step : plan.order) step = early[step];
             add(stage, std::move(plans), true, true);
@@ -347,12 +346,8 @@ void PlanLadder::note(const MemoryPlan& plan) {
         Family& family = this->family(stage);
         const bool is_plain = rung_ == 0 ? is_like_the_first_rung(stage)
                                          : rungs_[rung_].stage == stage && !family.planned_bytes;
-        // Where a program is larger than its stage lets expect, so are those like it.
-        if (rungs_[rung_].stage == stage && expected > 0 &&
-            static_cast<double>(plan.planned_bytes) > kFarFromExpected * expected) {
-            family.planned_bytes = plan.planned_bytes;
-            family.peak_bytes = rungs_[rung_].plan.peak_bytes;
-        }
+        if (rungs_[rung_].stage == stage && expected > 0)
+            family.excess = static_cast<double>(plan.planned_bytes) - expected;
         if (!is_plain) continue;
         const size_t peak = rung_ == 0 ? family.plain.peak_bytes : rungs_[rung_].plan.peak_bytes;
         family.planned_bytes = plan.planned_bytes;
@@ -376,19 +371,12 @@ size_t PlanLadder::next_rung() {
     for (size_t rung = 0; rung < rungs_.size(); ++rung)
         if (may_take(rung, options_.limit)) return rung;
     const bool is_least = rungs_[rung_].planned_bytes == least_->planned_bytes;
-    const auto is_of_its_stage = [&](const Rung& rung) {
-        return rung.stage == rungs_[rung_].stage && rung.planned_bytes;
-    };
-    // The first program of a stage says what to expect of the others.
-    const bool is_first = std::ranges::count_if(rungs_, is_of_its_stage) == 1;
-    if (rung_ == 0 || is_least) tries_in_vain_ = 0;
-    else if (!is_first) ++tries_in_vain_;
+    tries_in_vain_ = rung_ == 0 || is_least ? 0 : tries_in_vain_ + 1;
     size_t next = rungs_.size();
     if (tries_in_vain_ < kMostInVain)
         for (size_t rung = rungs_.size(); rung-- > 0;)
             if (may_take(rung, std::min(rival_, least_->planned_bytes)) &&
-                (next == rungs_.size() ||
-                 expected_bytes(rungs_[rung]) < expected_bytes(rungs_[next])))
+                (next == rungs_.size() || likely_bytes(rungs_[rung]) < likely_bytes(rungs_[next])))
                 next = rung;
     return next;
 }
@@ -403,6 +391,11 @@ double PlanLadder::expected_bytes(const Rung& rung) const {
         static_cast<double>(family.peak_bytes) - static_cast<double>(rung.plan.peak_bytes);
     return static_cast<double>(family.planned_bytes) - less * std::min(1.0, family.bytes_by_peak) +
            static_cast<double>(rung.more_elsewhere);
+}
+
+double PlanLadder::likely_bytes(const Rung& rung) const {
+    return expected_bytes(rung) +
+           (rung.stage == Stage::as_it_is ? 0 : this->family(rung.stage).excess);
 }
 
 TransferTimes PlanLadder::transfers() const {
@@ -439,7 +432,8 @@ constexpr size_t kMostTold = 20;  // of a network of many small values
 constexpr size_t kMostToldOutside = 3;
 
 void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const {
-    if (other.least_ && other.least_->planned_bytes < least_->planned_bytes)
+    if (other.least_ && static_cast<double>(other.least_->planned_bytes) * kWorthNoKernels <
+                            static_cast<double>(least_->planned_bytes))
         other.refuse(*this, where);
     const size_t elsewhere = least_->planned_bytes - least_->arena_bytes;
     const MemoryPlan::Bound& bound =

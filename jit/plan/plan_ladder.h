@@ -83,6 +83,7 @@ private:
         size_t planned_bytes = 0;
         size_t peak_bytes = 0;  // as the search has it
         double bytes_by_peak = 1;  // the arena by that
+        double excess = 0;  // bytes that its last program took more than expected
     };
 
     std::vector<uint32_t> order(Stage stage, const memory::RematProblem& problem);
@@ -107,6 +108,8 @@ private:
     size_t next_rung();
     size_t least_bytes() const { return least_ ? least_->planned_bytes : SIZE_MAX; }
     double expected_bytes(const Rung& rung) const;
+    // As expected, and as much more as the last program of its stage took more than expected.
+    double likely_bytes(const Rung& rung) const;
 
     MemoryOptions options_;
     std::vector<Rung> rungs_ = {Rung{}};

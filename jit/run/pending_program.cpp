@@ -193,7 +193,7 @@ std::shared_ptr<Program> PendingProgram::without_kernels() {
         first_that_fits(*plain_ladder_, common, passes, [&](const Graph& graph) {
         return plain_ladder_->is_wanted() ? plan_of(graph, *step_, lowering_) : MemoryPlan();
     });
-    if (!found) plain_ladder_->refuse(ladder_, first_line());
+    if (!found) ladder_.refuse(*plain_ladder_, first_line());
     return make_program(found->graph, *plain_ladder_, lowering_);
 }
 
