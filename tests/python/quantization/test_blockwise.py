@@ -221,6 +221,7 @@ def test_states_dumps_and_blocks_of_files(tmp_path):
     np.testing.assert_array_equal(got, wanted)
     layer = BlockwiseLinear.from_blocks(net[0].weight, net[0].bias)
     np.testing.assert_array_equal(layer(x).numpy(), net[0](x).numpy())
+    np.testing.assert_array_equal(F.quantized.linear_of_blocks(x, layer.weight, layer.bias).numpy(), net[0](x).numpy())
     assert (layer.in_features, layer.out_features, layer.group) == (64, 32, 32)
     table = BlockwiseEmbedding.from_blocks(net[0].weight, bits=4)
     np.testing.assert_array_equal(table(mge.tensor([31, 0])).numpy(), real(net[0].weight.numpy(), 4)[[31, 0]])
