@@ -81,7 +81,7 @@ class Weights:
     def norm(self, name: str, width: int) -> M.RMSNorm:
         made = M.RMSNorm(width, eps=1e-5)
         if self.state is not None:
-            made.weight[...] = self.state[f"{name}.weight"].astype("float32")
+            made.load_state_dict({"weight": self.state[f"{name}.weight"].astype("float32")})
         return made
 
 
@@ -144,9 +144,10 @@ class Block(M.Module):
 class Llama(M.Module):
     def __init__(self, weights: Weights, shape: Shape, length: int, full: bool) -> None:
         super().__init__()
+        self.words: M.Module
         if full:
-            self.words = M.Embedding(shape.words, shape.width)
-            weights.fill(self.words.weight, "model.embed_tokens")
+            words = self.words = M.Embedding(shape.words, shape.width)
+            weights.fill(words.weight, "model.embed_tokens")
             self.head = linear(weights, "lm_head", shape.width, shape.words, full)
         else:
             self.words = BlockwiseEmbedding.from_blocks(weights.blocks("model.embed_tokens", shape.words, shape.width, 8))
@@ -192,8 +193,8 @@ def restore(file: Path, trained: list[mge.Parameter], optimizer: optim.Optimizer
 
 def most_memory() -> float:
     """Megabytes that the process has held at most."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) * 1024 / 1e6
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
 def main() -> None:
