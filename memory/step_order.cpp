@@ -116,15 +116,14 @@ public:
 
     Updates run() {
         for (uint32_t v = 0; v < s_.problem.values.size(); ++v)
-            if (s_.producer[v] != kNone && !is_kept(v) && !is_number_[v] && !is_own_[v] &&
-                !s_.readers[v].empty())
+            if (!is_kept(v) && !is_number_[v] && !s_.readers[v].empty())
                 if (const std::set<uint32_t> steps = steps_of(v); !steps.empty()) add(v, steps);
         return std::move(found_);
     }
 
 private:
     static constexpr size_t kNumber = 16;  // bytes
-    static constexpr size_t kMostSteps = 256;
+    static constexpr size_t kMostSteps = 128;
 
     bool is_kept(uint32_t v) const {
         return s_.producer[v] == kNone || s_.problem.values[v].is_kept;
@@ -152,7 +151,8 @@ private:
             if (!steps.insert(step).second) continue;
             for (uint32_t v : s_.reads[step]) {
                 if (is_kept(v) || is_number_[v] || made.contains(v)) continue;
-                if (!is_own_[v]) return {};
+                // An update's own values are made behind the gradient.
+                if (!is_own_[v] || s_.producer[v] < s_.producer[root]) return {};
                 open.insert(s_.producer[v]);
                 made.insert(v);
             }

@@ -331,6 +331,54 @@ TEST(StepOrder, AnUpdateDoesNotWaitForTheOtherGradients) {
     EXPECT_LT(measure(problem, order).peak_bytes, 3'500u);
 }
 
+// As training, but updates are steps: a decayed average, a square of the gradient beside the
+// gradient, and the update, which also reads a number that is made behind the backward pass.
+RematProblem training_by_averages(uint32_t layers) {
+    RematProblem p = training(layers);
+    p.steps.resize(2 * layers + 1);
+    const auto add = [&](size_t bytes, bool is_kept, std::vector<uint32_t> reads,
+                         std::vector<uint32_t> overwrites = {}) {
+        const auto made = static_cast<uint32_t>(p.values.size());
+        p.values.push_back({bytes, is_kept});
+        p.steps.push_back({.cost = 1,
+                           .reads = std::move(reads),
+                           .writes = {made},
+                           .overwrites = std::move(overwrites)});
+        return made;
+    };
+    const auto kept = [&](size_t bytes) {
+        p.values.push_back({bytes, true});
+        return static_cast<uint32_t>(p.values.size() - 1);
+    };
+    const uint32_t correction = add(4, false, {kept(4)});
+    const uint32_t first = 2 * layers + 2;  // chain's values come before
+    for (uint32_t i = 0; i < layers; ++i) {
+        const uint32_t parameter = first + 3 * i, gradient = parameter + 1;
+        const uint32_t average = kept(1000);
+        const uint32_t decayed = add(1000, false, {average});
+        const uint32_t square = add(1000, false, {gradient});
+        const uint32_t moved = add(1000, true, {decayed, gradient, square}, {average});
+        add(1000, true, {parameter, moved, correction}, {parameter});
+    }
+    return p;
+}
+
+TEST(StepOrder, UpdatesOfSeveralStepsRunBehindTheirGradients) {
+    const RematProblem problem = training_by_averages(40);
+    const std::vector<uint32_t> order = early_updates(problem);
+    ASSERT_EQ(order.size(), problem.steps.size());
+    EXPECT_GE(plain_plan(problem).peak_bytes, 40'000u);
+    EXPECT_LT(measure(problem, order).peak_bytes, 4'000u + 41 * 100);
+    EXPECT_EQ(in_order(problem, order).steps.size(), problem.steps.size());
+}
+
+TEST(StepOrder, UpdatesStayWhereGradientsAreSmall) {
+    RematProblem problem = training_by_averages(40);
+    for (RematValue& value : problem.values)
+        if (value.bytes == 100) value.bytes = 100'000;  // activations
+    EXPECT_TRUE(early_updates(problem).empty());
+}
+
 TEST(StepOrder, NothingReadsAParameterBehindItsUpdate) {
     const RematProblem problem = training(10);
     for (const Places places : {Places::listed, Places::late})

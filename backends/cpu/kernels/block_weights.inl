@@ -36,12 +36,12 @@ MEGJIT_INLINE Sixteen floats_of(__m128i bytes) {  // int8
 #endif
 }
 
-// The integers of step `step` as floats, and where in the block these elements lie.
-struct Step {
+// The integers of one step as floats; first_of and second_of tell where in the block they lie.
+struct Integers {
     Sixteen first, second;
 };
 template <int bits>
-MEGJIT_INLINE Step integers(const uint8_t* block, int64_t step) {
+MEGJIT_INLINE Integers integers(const uint8_t* block, int64_t step) {
     const uint8_t* const from = block + BlockWeights::kScaleBytes + step * 4 * bits;
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     if constexpr (bits == 8) {
@@ -80,7 +80,7 @@ void decode(const uint8_t* row, int64_t lo, int64_t hi, float* to) {
         const uint8_t* const block = row + b * kBytes;
         const Floats scale = scale_of(block);
         for (int64_t step = 0; step < group / 32; ++step) {
-            Step values = integers<bits>(block, step);
+            Integers values = integers<bits>(block, step);
             for (Floats& v : values.first.part) v *= scale;
             for (Floats& v : values.second.part) v *= scale;
             stored(to + first_of<bits>(step), values.first);
@@ -123,7 +123,7 @@ void dots(const BlockWeights& w, const uint8_t* weights, const float* x, int64_t
             const uint8_t* const block = weights + r * row_bytes;
             Sixteen own[of_x] = {};
             for (int64_t step = 0; step < group / 32; ++step) {
-                const Step q = integers<bits>(block, step);
+                const Integers q = integers<bits>(block, step);
                 for (int64_t m = 0; m < of_x; ++m) {
                     const Sixteen first = loaded(x + m * x_step + first_of<bits>(step)),
                                   second = loaded(x + m * x_step + second_of<bits, group>(step));
@@ -145,7 +145,7 @@ void dots(const BlockWeights& w, const uint8_t* weights, const float* x, int64_t
         }
 }
 
-// Rows lo..hi of the weights, for all rows of x.
+// Computes dots for rows lo..hi of the weights and all rows of x.
 template <int bits, int64_t group>
 void dots_of_rows(const BlockWeights& w, const uint8_t* weights, int64_t lo, int64_t hi,
                   const float* x, int64_t of_x, float* y) {
