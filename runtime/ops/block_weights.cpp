@@ -53,12 +53,15 @@ TensorRef half_of_bits(const TensorRef& bits) {
     return build::mul(number, sign);
 }
 
-std::vector<Type> infer_dequantize(const OpCall& call) {
-    const BlockWeights w = block_weights_of(call);
-    const Shape& blocks = call.inputs[0].shape;
+// [..., blocks, bytes] -> [..., columns]
+Shape shape_of_values(const Shape& blocks, const BlockWeights& w) {
     Shape shape(blocks.extents().first(blocks.rank() - 2));
     shape.push_back(w.columns());
-    return {{DType::f32, shape}};
+    return shape;
+}
+
+std::vector<Type> infer_dequantize(const OpCall& call) {
+    return {{DType::f32, shape_of_values(call.inputs[0].shape, block_weights_of(call))}};
 }
 
 TensorRef last(const TensorRef& x, int64_t begin, int64_t end) {
@@ -67,11 +70,11 @@ TensorRef last(const TensorRef& x, int64_t begin, int64_t end) {
 
 // [..., bytes] -> [..., group]: the integers of a block as float32, around 0.
 TensorRef integers_of(const TensorRef& bytes, const BlockWeights& w) {
+    if (w.bits == 8) return as_float(build::cast(bytes, DType::i8));
     const TensorRef whole = build::cast(bytes, DType::i32);
-    if (w.bits == 8) return build::cast(build::cast(bytes, DType::i8), DType::f32);
     const TensorRef both = build::op("concat", {lowest_bits(whole, 15), bits_from(whole, 4)},
                                      {int64_t{whole->shape().rank() - 1}});
-    return build::cast(build::sub(both, build::number(8, both)), DType::f32);
+    return as_float(build::sub(both, build::number(8, both)));
 }
 
 TensorRef dequantized(const TensorRef& blocks, const BlockWeights& w) {
@@ -79,10 +82,7 @@ TensorRef dequantized(const TensorRef& blocks, const BlockWeights& w) {
                     upper = build::cast(last(blocks, 1, 2), DType::i32);
     const TensorRef scale = half_of_bits(build::add(lower, build::mul(upper, 256)));
     const TensorRef values = integers_of(last(blocks, w.kScaleBytes, w.block_bytes()), w);
-    const Shape& all = blocks->shape();
-    Shape shape(all.extents().first(all.rank() - 2));
-    shape.push_back(w.columns());
-    return build::reshape(build::mul(values, scale), shape);
+    return build::reshape(build::mul(values, scale), shape_of_values(blocks->shape(), w));
 }
 
 // A CPU has kernels of its own for both ops, which never hold all weights as float32.

@@ -96,7 +96,7 @@ Prepared by_rows(const BlockWeights& w, int64_t rows) {
 class StripsExecutable final : public runtime::Executable {
 public:
     StripsExecutable(const OpCall& call, const BlockWeights& w, int64_t rows, bool turned)
-        : w_(w), rows_(rows), turned_(turned), strip_(strip_of(w, turned)) {
+        : w_(w), rows_(rows), turned_(turned), strip_(widest_strip()) {
         whole_ = product(call, std::min(strip_, columns()));
         if (const int64_t rest = columns() % strip_; rest && columns() > strip_)
             rest_ = product(call, rest);
@@ -129,9 +129,8 @@ private:
     int64_t columns() const { return turned_ ? w_.columns() : w_.rows; }  // of the result
     int64_t terms() const { return turned_ ? w_.rows : w_.columns(); }
 
-    static int64_t strip_of(const BlockWeights& w, bool turned) {
-        const int64_t terms = turned ? w.rows : w.columns();
-        const int64_t fits = kStripBytes / static_cast<int64_t>(sizeof(float)) / terms;
+    int64_t widest_strip() const {
+        const int64_t fits = kStripBytes / static_cast<int64_t>(sizeof(float)) / terms();
         return std::max(kLeastColumns, fits / kLeastColumns * kLeastColumns);
     }
 

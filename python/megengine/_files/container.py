@@ -59,7 +59,7 @@ class ModelFileError(ValueError):
 
 
 class Damaged(Exception):
-    """What is wrong with a file; callers add its name.
+    """An exception that says what is wrong with a file; callers add its name.
 
     ``fix`` says what to do, where writing the file again is no help.
     """

@@ -10,7 +10,16 @@ from ..tensor import Tensor
 
 __all__ = ["dequantize_blocks", "linear_of_blocks", "quantize_blocks"]
 
+GROUPS = (32, 64, 128)  # so many weights a block may have
 _SLAB = 1 << 20  # so many weights are rounded at once
+
+
+def check_form(bits: int, group: int, who: str) -> None:
+    """ValueError, in the name of the function ``who``, for bits and groups that no block has."""
+    if bits not in (4, 8):
+        raise ValueError(f"{who}: bits is 4 or 8, not {bits!r}")
+    if group not in GROUPS:
+        raise ValueError(f"{who}: group is 32, 64 or 128, not {group!r}")
 
 
 def quantize_blocks(weight: Tensor | ArrayLike, bits: int = 4, group: int = 32) -> Tensor:
@@ -56,10 +65,7 @@ def quantize_blocks(weight: Tensor | ArrayLike, bits: int = 4, group: int = 32) 
     >>> blocks.shape, blocks.dtype.name, F.quantized.dequantize_blocks(blocks, bits=4)[0, 0].item()
     ((3, 2, 18), 'uint8', 1.0)
     """
-    if bits not in (4, 8):
-        raise ValueError(f"quantize_blocks: bits is 4 or 8, not {bits!r}")
-    if group not in (32, 64, 128):
-        raise ValueError(f"quantize_blocks: group is 32, 64 or 128, not {group!r}")
+    check_form(bits, group, "quantize_blocks")
     device = weight.device if isinstance(weight, Tensor) else None
     values = weight.numpy() if isinstance(weight, Tensor) else np.asarray(weight)
     if values.ndim < 1 or values.shape[-1] % group:
@@ -83,7 +89,7 @@ def quantize_blocks(weight: Tensor | ArrayLike, bits: int = 4, group: int = 32) 
 
 
 def _integers(slab: NDArray[np.float32], scale: NDArray[np.float16], least: int, most: int) -> NDArray[np.float32]:
-    """Of each block the integers nearest to weight / scale; 0 where the scale is 0."""
+    """Returns the integers of each block that are nearest to weight / scale; 0 where the scale is 0."""
     divisor = scale.astype(np.float32)[:, None]
     quotient = np.divide(slab, divisor, out=np.zeros_like(slab), where=divisor != 0)
     return np.clip(np.rint(quotient), least, most)

@@ -25,7 +25,7 @@ def _zeros(rows: int, columns: int, bits: int, group: int) -> Tensor:
 def _group_of(cls: type[Module], blocks: Tensor, bits: int) -> int:
     """How many weights a block has. ValueError for what are no blocks."""
     group = (blocks.shape[-1] - 2) * 8 // bits if bits in (4, 8) and blocks.ndim == 3 else 0
-    if blocks.dtype != np.uint8 or group not in (32, 64, 128) or 2 + group * bits // 8 != blocks.shape[-1]:
+    if blocks.dtype != np.uint8 or group not in block_weights.GROUPS or 2 + group * bits // 8 != blocks.shape[-1]:
         raise ValueError(
             f"{cls.__name__}: blocks of {bits} bits are uint8 [rows, blocks, 2 + group * bits / 8] with a group of 32, 64 or 128; "
             f"got {blocks.dtype} {tuple(blocks.shape)}"

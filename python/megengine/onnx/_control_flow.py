@@ -69,7 +69,7 @@ class Holder:
         return self.tensors(operand for operand in self._outside.values() if not operand.is_small)
 
     def are_tensors(self) -> list[bool]:
-        """Of each result that the graphs tell of: is it a tensor? Else it is a sequence, or an optional value."""
+        """Says of each result that the graphs tell of whether it is a tensor; else it is a sequence, or an optional value."""
         graph = next(iter(self.graphs.values()))
         found = [not (info.type.HasField("sequence_type") or info.type.HasField("optional_type")) for info in graph.output]
         return found[1:] if self.node.op_type == "Loop" else found
@@ -84,7 +84,7 @@ class Holder:
             )
 
     def load(self, name: str, given: Sequence[Any] = (), states: Sequence[Operand] = ()) -> Loader:
-        """What is made of a graph. given: values for each of its own inputs, as `Probes.of` gives them. states: what its last inputs are first."""
+        """Returns what is made of a graph. given: values for each of its own inputs, as `Probes.of` gives them. states: what its last inputs are first."""
         return self.loader.held(self.graphs[name], given, self._outside, states)
 
     def check_states(self, inner: Loader, states: Sequence[Operand], first: int, may_change: bool = False) -> bool:

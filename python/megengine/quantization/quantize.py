@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import module as Float
+from ..functional.block_weights import check_form
 from ..module import qat as QAT
 from ..module import quantized as Quantized
 from ..module._reach import set_expand_structure
@@ -253,12 +254,12 @@ def quantize_weights(module: _M, inplace: bool = True, *, bits: int = 8, group: 
     """
     if not isinstance(module, Module):
         raise TypeError(f"quantize_weights: expected a Module, got a {type(module).__name__}")
-    if bits not in (4, 8):
-        raise ValueError(f"quantize_weights: bits is 4 or 8, not {bits!r}")
+    size = 32 if group is None else group
+    check_form(bits, size, "quantize_weights")
     if group is None and bits == 8:
         table: dict[type[Module], Callable[[Any], Module]] = {Float.Linear: Quantized.WeightOnlyLinear.from_float_module}
     else:
-        size = _checked_group(module, 32 if group is None else group)
+        _check_layers(module, size)
         table = {
             Float.Linear: lambda layer: Quantized.BlockwiseLinear.from_float_module(layer, bits, size),
             Float.Embedding: lambda layer: Quantized.BlockwiseEmbedding.from_float_module(layer, 8, size),
@@ -268,10 +269,8 @@ def quantize_weights(module: _M, inplace: bool = True, *, bits: int = 8, group: 
     return _converted(module, table, lambda make, layer: make(layer), {})
 
 
-def _checked_group(module: Module, group: int) -> int:
-    """The group, if it divides what each layer reads. ValueError with the layer's name."""
-    if group not in (32, 64, 128):
-        raise ValueError(f"quantize_weights: group is 32, 64 or 128, not {group!r}")
+def _check_layers(module: Module, group: int) -> None:
+    """ValueError with the name of a layer if the group does not divide what it reads."""
     for name, layer in module.named_modules():
         extent = {Float.Linear: "in_features", Float.Embedding: "embedding_dim"}.get(type(layer))
         if extent and not layer.quantize_disabled and getattr(layer, extent) % group:
@@ -279,7 +278,6 @@ def _checked_group(module: Module, group: int) -> int:
                 f"quantize_weights: blocks of {group} do not divide the {getattr(layer, extent)} {extent} of {name or type(layer).__name__}\n"
                 "  fix: take a smaller group, or set quantize_disabled of this layer"
             )
-    return group
 
 
 def _converted(

@@ -35,7 +35,7 @@ def _line(extent: Any, axis: int) -> Tensor:
 
 
 def _hidden(allowed: Tensor) -> Tensor:
-    """What is added to scores: 0 where a key is seen, else -inf."""
+    """Returns what is added to scores: 0 where a key is seen, else -inf."""
     zero = F.zeros(allowed._tuple_shape)
     return F.where(allowed, zero, F.full_like(zero, -math.inf))
 
