@@ -21,8 +21,8 @@ constexpr size_t kLeastGain = 20;
 struct Updates {
     std::vector<uint32_t> of_step;  // by step: its update, or kNone
     std::vector<Order> waits;  // by update: steps outside of it
-    // By step: it makes numbers of what is kept (a correction by the count of steps), which updates
-    // read; it runs as soon as it can.
+    // By step: updates read numbers that it makes of kept values alone (a correction by the count
+    // of steps). Such a step runs as soon as it can.
     std::vector<bool> makes_numbers;
     size_t bytes = 0;  // of the values that they end
 };

@@ -60,8 +60,9 @@ size_t saved(const RowPlan& plan, const Kept& kept) {
     return count;
 }
 
-// The output may lie on an input: then only a taker that follows at once and reads no element of an
-// input may find the value there.
+// Returns an output of the taker that can hold the kept value until the taker writes it, or -1. An
+// output may share its memory with an input, so the taker must follow the maker at once, and must
+// read no element of an input.
 int output_for(const KernelIR& kernel, const RowPlan& plan, const Kept& kept) {
     if (kept.takers.size() != 1 || kept.takers[0].walk != kept.maker + 1) return -1;
     const RowWalk& taker = plan.walks[kept.takers[0].walk];

@@ -243,7 +243,7 @@ int open_tapes() {
         tapes, [](const runtime::TapeRef& tape) { return !tape->is_closed; }));
 }
 
-// A name that Python code has, too.
+// The name of an attribute of Python's class trace, interned once.
 class Name {
 public:
     explicit Name(const char* text) : text_(PyUnicode_InternFromString(text)) {}

@@ -197,9 +197,8 @@ MEGJIT_INLINE void finish_row(const AttentionShape& shape, float total, float* r
     else scale_row(row, shape.value_width, 1 / total);
 }
 
-// Computes the same for a single query, as in text generation: lanes run along widths and keys, for
-// nothing else can fill them, and no operand is copied. Sums have the same order for all
-// instruction sets.
+// Attends with a single query, as in text generation. One query fills no vector, so lanes run along
+// widths and keys, and no operand is copied. Sums have one order for all instruction sets.
 void attend_one(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
                 float* y, float* lse) {
     constexpr int64_t kAcross = 64;  // columns whose sums stay in registers

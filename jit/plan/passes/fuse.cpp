@@ -76,8 +76,8 @@ bool is_heavy(const Graph& graph, const Node& node) {
     return codegen::expand_math(kernel).program.size() > kHeavyInstructions;
 }
 
-// Enough rows (or columns, where the last axis is kept) for the threads to share, or for a GPU so
-// many blocks, or such short ones, that none of them needs another's help?
+// Are there enough rows (or columns, where the last axis is kept) for the threads to share? For a
+// GPU: are the blocks so many, or so short, that one block may reduce a row alone?
 bool has_rows_enough(const Shape& shape, uint32_t reduced, const runtime::Device& device) {
     int64_t kept = 1;
     for (int axis = 0; axis < shape.rank(); ++axis)
@@ -299,8 +299,8 @@ private:
         return bytes;
     }
 
-    // Group a runs where b does, later than recorded: are the operands that live until then larger
-    // than its results that only b reads, and that are no longer stored?
+    // Joined with b, group a runs where b does, which is later than recorded. Its operands live
+    // until then, and its results that only b reads are no longer stored: is the first the larger?
     bool waiting_costs_memory(int a, int b) const {
         if (group(a).era == group(b).era) return false;
         size_t kept = 0, spared = 0;
