@@ -71,6 +71,7 @@ EXACT = {
     "run(self, inputs: list) -> list:": "run(self, inputs: list[Any]) -> list[_Tensor]:",
     "offset: int = 0) -> tuple:": "offset: int = 0) -> tuple[ModelFile, int]:",
     "note_results(results: list, is_kept: bool)": "note_results(results: list[Any], is_kept: bool)",
+    "other_result(results: list)": "other_result(results: list[Any])",
     "attrs(self, node: int) -> dict:": "attrs(self, node: int) -> dict[str, Any]:",
     "variable(self, value: int, type: type) -> object:": "variable(self, value: int, type: type[_Variable]) -> _Variable:",
     "constant_value(self, value: int) -> object:": "constant_value(self, value: int) -> _Tensor:",

@@ -304,6 +304,14 @@ bool Replayer::are_expected(const Record& rec, const std::vector<RecordId>& expe
     return same;
 }
 
+size_t Replayer::other_result(std::span<const TensorRef> results) const {
+    const std::vector<RecordId>& recorded = version_->notes.results;
+    if (results.size() != recorded.size()) return std::min(results.size(), recorded.size());
+    for (size_t i = 0; i < results.size(); ++i)
+        if (fit(record(), recorded[i], results[i]) != Fit::yes) return i;
+    return kAsRecorded;
+}
+
 Replayer::Mismatch Replayer::backward_mismatch(const Record& rec, std::span<const TensorRef> ys,
                                                std::span<const TensorRef> dys,
                                                std::span<const TensorRef> wanted,

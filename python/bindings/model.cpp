@@ -1,4 +1,5 @@
 // Makes bytes (a dumped model) of a recorded version, and a program of such bytes.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -8,6 +9,7 @@
 #include "jit/file/export.h"
 #include "jit/step/subgraph.h"
 #include "jit/trace/recorder.h"
+#include "jit/trace/replayer.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "python/bindings/held.h"
@@ -338,6 +340,16 @@ void bind_model(nb::module_& m) {
         if (jit::Recorder* recorder = jit::Recorder::running()) recorder->note_results(tensors);
     }, nb::arg("results"), nb::arg("is_kept"),
         "is_kept: something else than the caller holds the container in which they were returned.");
+    m.def("other_result",
+          [](nb::list results) -> std::optional<size_t> {
+        const auto* replayer = dynamic_cast<jit::Replayer*>(jit::Session::running());
+        if (!replayer) return std::nullopt;
+        Tensors tensors;
+        for (nb::handle result : results) tensors.push_back(value_of(result.ptr()));
+        const size_t other = replayer->other_result(tensors);
+        return other == jit::Replayer::kAsRecorded ? std::nullopt : std::optional(other);
+    }, nb::arg("results"),
+          "Which result of a call that follows a record is another value than recorded, if any.");
     m.def("note_bound_anew",
           [](uint64_t before, const Handle* now, const std::string& name) {
         jit::Recorder* recorder = jit::Recorder::running();

@@ -586,6 +586,11 @@ def note_results(results: list[Any], is_kept: bool) -> None:
     is_kept: something else than the caller holds the container in which they were returned.
     """
 
+def other_result(results: list[Any]) -> int | None:
+    """
+    Which result of a call that follows a record is another value than recorded, if any.
+    """
+
 def note_bound_anew(before: int, now: Tensor | None, name: str) -> None:
     """
     Where the body found the value of this id another Tensor is now, or none.

@@ -2,6 +2,7 @@
 
 import collections
 import io
+import itertools
 import queue
 
 import numpy as np
@@ -475,3 +476,44 @@ def test_a_constant_that_the_host_reads_is_no_matter(symbolic):
         lambda a: a * scale.numpy()[1] + (scale * 2).sum().item() * a.shape[0], Tensor([1.0, 2.0]), symbolic=symbolic
     )
     np.testing.assert_array_equal(next(iter(model.run(np.float32([5, 6])).values())), [35, 38])
+
+
+def _of_a_cycle(a, b):
+    tensors = itertools.cycle([a, b])
+    return lambda x: next(tensors)
+
+
+def _of_a_count(a, b):
+    calls = itertools.count()
+    return lambda x: (x * 2, (a, b)[next(calls) % 2])
+
+
+def _of_intermediate_values(a, b):
+    calls = itertools.count()
+    return lambda x: (x * 2, x + 1)[:: (1, -1)[next(calls) % 2]]
+
+
+def _of_other_length(a, b):
+    calls = itertools.count()
+    return lambda x: (x * 2, x + 1)[next(calls) % 2 :]
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("body", [_of_a_cycle, _of_a_count, _of_intermediate_values, _of_other_length])
+def test_other_results_in_later_calls_are_refused(body, symbolic):
+    traced = trace(body(Tensor([1.0]), Tensor([2.0])), symbolic=symbolic, capture_as_const=True)
+    x = Tensor([3.0])
+    traced(x)
+    traced.dump(io.BytesIO())
+    traced(x)
+    with pytest.raises(RuntimeError, match="returned another value as result [01] than when it was recorded"):
+        traced.dump(io.BytesIO())
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_results_that_stay_are_dumped(symbolic):
+    weight, count = Parameter([1.0]), itertools.count()
+    traced = trace(lambda x: (weight, x, x * (next(count) * 0 + 1)), symbolic=symbolic, capture_as_const=True)
+    for number in range(3):
+        traced(Tensor([float(number)]))
+    traced.dump(io.BytesIO())

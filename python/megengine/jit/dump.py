@@ -224,6 +224,7 @@ class Dumping:
         _exact: bool
 
     _results: Results | None = None  # of the last recording
+    _other_result: int | None = None  # a result that was another value in a later call than in the last recording
     _recorded_inputs: list[tuple[str, str]] = []  # keyword (or "") and own name
     _lookups: list[tuple[Callable[[], object], object]] = []  # core.scopes.lookups
 
@@ -254,6 +255,7 @@ class Dumping:
             is_kept = not isinstance(value, Tensor) and sys.getrefcount(value) > sys.getrefcount(fresh)
             self._lookups = found
             self._results = Results(value)
+            self._other_result = None
             _core.note_results(self._results.tensors, is_kept)
             now = places()
             for place, tensor, value_id in before:
@@ -263,6 +265,8 @@ class Dumping:
             self._recorded_inputs += [
                 (key, "") for key, tensor in kwargs.items() if isinstance(tensor, Tensor)
             ]
+        elif (other := _core.other_result(Results(value).tensors)) is not None:
+            self._other_result = other
         return value
 
     def _outside_tensors(self) -> Iterator[tuple[str, Tensor]]:
@@ -466,6 +470,12 @@ class Dumping:
         if self._results is None or self._function.recorded is None:
             raise ValueError(
                 "dump: the function has not been called\n  fix: call it once, with inputs of the wanted shapes"
+            )
+        if self._other_result is not None:
+            raise RuntimeError(
+                f"dump: the function returned another value as result {self._other_result} than when it was recorded\n"
+                "  why: a file would return the recorded one in each run\n"
+                "  fix: pass what varies as an argument, or return the same value in each call"
             )
         if any(look() is not found for look, found in self._lookups):
             raise RuntimeError(
