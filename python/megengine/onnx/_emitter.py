@@ -101,6 +101,15 @@ class Emitter:
         self.initializers.append(onnx().numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
 
+    def initializer_of_nibbles(self, integers: np.ndarray, wanted: str) -> str:
+        """A tensor of integers in [-8, 8), stored as int4."""
+        name = self.fresh(wanted)
+        flat = np.resize(integers, integers.size + integers.size % 2).view(np.uint8).reshape(-1, 2) & 15
+        packed = (flat[:, 0] | flat[:, 1] << 4).tobytes()
+        make, int4 = onnx().helper.make_tensor, onnx().TensorProto.INT4
+        self.initializers.append(make(name, int4, integers.shape, packed, raw=True))
+        return name
+
     def constant(self, value: ArrayLike, dtype: DTypeLike | None = None) -> str:
         """A tensor that is not a parameter: a Constant, equal ones once; a large one is stored beside the parameters."""
         array = np.asarray(value, dtype)

@@ -8,7 +8,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .._files.disk import naming
 from ..reports.progress import Progress
-from . import _to_onnx_arrays, _to_onnx_control_flow, _to_onnx_layers, _to_onnx_quantized  # noqa: F401  (they fill the tables)
+from . import (  # noqa: F401  (they fill the tables)
+    _to_onnx_arrays,
+    _to_onnx_blocks,
+    _to_onnx_control_flow,
+    _to_onnx_layers,
+    _to_onnx_quantized,
+)
 from ._combine import combine
 from ._dynamic import open_axes, record_open
 from ._emitter import Emitter

@@ -15,6 +15,7 @@ def run(proto, *arrays):
     onnx.checker.check_model(proto, full_check=True)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")  # activations stay float32
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, {given.name: array for given, array in zip(session.get_inputs(), arrays, strict=True)})
 

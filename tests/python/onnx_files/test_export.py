@@ -15,8 +15,10 @@ import megengine.module as M
 import megengine.onnx
 from megengine import fx, jit
 from megengine import traced_module as tm
+from megengine.autodiff import GradManager
 from megengine.fx.experimental.optimization import optimize_for_inference
 from megengine.onnx import OnnxError, export, load
+from megengine.quantization import quantize_weights
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 NEWEST = min(onnx.defs.onnx_opset_version(), 23)  # what onnxruntime takes
@@ -239,6 +241,61 @@ def test_a_quantized_network_is_written_with_its_integers():
     weights = {tensor.name: tensor for tensor in proto.graph.initializer}
     assert weights["conv.weight"].data_type == onnx.TensorProto.INT8
     assert weights["head.weight"].data_type == onnx.TensorProto.INT8
+
+
+WORDS = np.array([[3, 0, 17], [1, 5, 5]], np.int32)
+
+
+@pytest.mark.parametrize("opset", [17, 20, NEWEST])
+@pytest.mark.parametrize("bits, group", [(4, 32), (4, 64), (8, 32)])
+def test_weights_in_blocks(bits, group, opset):
+    net = M.Sequential(M.Embedding(18, 64), M.Linear(64, 128), M.ReLU(), M.Linear(128, 5, bias=False))
+    quantize_weights(net, bits=bits, group=group)
+    proto = agrees(net, WORDS, opset=opset)
+    weights = {tensor.name: tensor for tensor in proto.graph.initializer}
+    assert weights["0.weight"].data_type == onnx.TensorProto.INT8  # words have 8 bits
+    kinds = [node.op_type for node in proto.graph.node]
+    has_blocks = opset >= 21
+    assert kinds.count("DequantizeLinear") == (2 if has_blocks else 0)
+    packed = onnx.TensorProto.INT4 if has_blocks else onnx.TensorProto.UINT8
+    assert weights["1.weight"].data_type == (packed if bits == 4 else onnx.TensorProto.INT8)
+    back = load(proto)(mge.Tensor(WORDS))
+    np.testing.assert_allclose(back.numpy(), net(mge.Tensor(WORDS)).numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [17, NEWEST])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_functions_of_weights_in_blocks(bits, opset):
+    table = np.random.default_rng(0).normal(size=(7, 64)).astype(np.float32)
+    blocks = F.quantized.quantize_blocks(table, bits=bits, group=32)
+
+    given = np.random.default_rng(2).normal(size=(3, 7)).astype(np.float32)
+
+    def gradient(x):
+        x = x * 1
+        manager = GradManager().attach(x)
+        with manager:
+            manager.backward(F.quantized.linear_of_blocks(x, blocks, bits=bits), mge.Tensor(given))
+        return x.grad
+
+    agrees(gradient, np.random.default_rng(1).normal(size=(3, 64)).astype(np.float32), opset=opset)
+    agrees(lambda x: x @ F.quantized.dequantize_blocks(blocks, bits=bits).T, table[:2], opset=opset)
+
+
+def test_an_odd_number_of_nibbles_is_padded():
+    from megengine.onnx._emitter import Emitter
+    from megengine.onnx._recorded import Recording
+
+    emit = Emitter(Recording([], [], [], [], [], [], [], {}), NEWEST)
+    integers = np.array([-8, 7, -1], np.int8)
+    emit.initializer_of_nibbles(integers, "w")
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(emit.initializers[0]).astype(np.int8), integers)
+
+
+def test_blocks_that_are_computed_are_refused():
+    blocks = F.quantized.quantize_blocks(np.ones((4, 32), np.float32), bits=8, group=32)
+    with pytest.raises(OnnxError, match="dequantize_blocks"):
+        export(lambda x: F.quantized.dequantize_blocks(x, bits=8), blocks)
 
 
 # ---- names and types
