@@ -51,6 +51,12 @@ def _split(attrs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(scales).view(np.float16), np.ascontiguousarray(integers)
 
 
+def _stored(emit: Emitter, scales: np.ndarray, integers: np.ndarray, attrs: dict[str, Any]) -> tuple[str, str]:
+    """What `_decoded` reads; bytes of two integers stay as they are."""
+    whole = integers if attrs["bits"] == 4 else integers.view(np.int8)
+    return emit.initializer(scales, f"{attrs['name']}.scales"), emit.initializer(whole, attrs["name"])
+
+
 def _decoded(emit: Emitter, scales: str, integers: str, bits: int, shape: Sequence[int | Dim]) -> str:
     """The values of blocks, as float32 of ``shape``."""
     if bits == 4:
@@ -65,15 +71,12 @@ def _decoded(emit: Emitter, scales: str, integers: str, bits: int, shape: Sequen
 
 @converts("rows_of_blocks")
 def _decoded_rows(emit: Emitter, call: Call) -> str:
-    name, bits = call.attrs["name"], call.attrs["bits"]
+    bits = call.attrs["bits"]
     scales, integers = _split(call.attrs)
-    parts = [
-        emit.initializer(scales, f"{name}.scales"),
-        emit.initializer(integers if bits == 4 else integers.view(np.int8), name),
-    ]
+    factors, numbers = _stored(emit, scales, integers, call.attrs)
     if call.inputs:
-        parts = [emit("Gather", part, call.inputs[0], axis=0) for part in parts]
-    return _decoded(emit, *parts, bits, call.shape)
+        factors, numbers = (emit("Gather", part, call.inputs[0], axis=0) for part in (factors, numbers))
+    return _decoded(emit, factors, numbers, bits, call.shape)
 
 
 @converts("product_of_blocks")
@@ -81,12 +84,10 @@ def _product_of_blocks(emit: Emitter, call: Call) -> str:
     by_columns = not call.attrs["transposed"]  # weights are [rows, columns], and x @ W.T sums along columns
     if emit.opset >= _FIRST_WITH_BLOCKS:
         return emit("MatMul", call.inputs[0], _dequantized(emit, call.attrs, by_columns))
-    blocks = call.attrs["blocks"]
+    bits = call.attrs["bits"]
     scales, integers = _split(call.attrs)
-    bits, name = call.attrs["bits"], call.attrs["name"]
-    stored = integers if bits == 4 else integers.view(np.int8)
-    shape = (blocks.shape[0], integers[0].size * 8 // bits)
-    weights = _decoded(emit, emit.initializer(scales, f"{name}.scales"), emit.initializer(stored, name), bits, shape)
+    shape = (len(integers), integers[0].size * 8 // bits)
+    weights = _decoded(emit, *_stored(emit, scales, integers, call.attrs), bits, shape)
     return emit("MatMul", call.inputs[0], emit("Transpose", weights, perm=[1, 0]) if by_columns else weights)
 
 
