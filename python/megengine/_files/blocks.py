@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import _core
+from ..tensor import Tensor
+
 _AT_ONCE = 1 << 18  # elements that are converted together: what beside the result takes memory
 
 
@@ -64,7 +67,8 @@ class QuantizedBlocks:
     * Q5_0, Q5_1: a fifth bit of q(i) is bit i of qh; x(i) = d * (q(i) - 16) and d * q(i) + m.
     * Q4_K, Q5_K, Q6_K: 256 elements, whose parts have scales of 6 or 8 bits.
 
-    NumPy takes such an object for its values, so that ``load_state_dict`` does, too.
+    NumPy takes such an object for its values, so that ``load_state_dict`` does, too; layers of
+    blocks take the blocks as they are.
 
     References
     ----------
@@ -124,6 +128,21 @@ class QuantizedBlocks:
             for begin in range(0, len(records), step):
                 rows[begin : begin + step] = of_records(records[begin : begin + step])
         return values
+
+    def as_tensor(self) -> Tensor:
+        """Returns the bytes of the blocks as a tensor, which layers of blocks read.
+
+        Returns
+        -------
+        Tensor
+            uint8 (..., last extent / group, bytes of a block), on the host. It lies where the blocks
+            lie, so that a mapped file stays unread; a write gives it memory of its own.
+
+        See Also
+        --------
+        module.quantized.BlockwiseLinear.from_blocks : Makes a layer of Q4_0 or Q8_0.
+        """
+        return _core.borrow(self.blocks[..., None].view(np.uint8))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

@@ -48,19 +48,25 @@ def load(module: object, source: StateSource, strict: bool) -> None:
             f"`state_dict` must load a dict or callable, got {type(source)}\n"
             "  fix: pass module.state_dict(), or megengine.load(path) of a file that holds one"
         )
+    layers = {path: owner for path, tensor, owner in _flatten(module, _is_tensor) if hasattr(owner, "_read_stored") and tensor is owner.weight}
     if callable(source):
         for key, target in targets.items():
             value = source(key, target)
             if value is not None:
-                _write(key, target, value, key in flat)
+                _write(key, target, _read_by(layers.get(key), value), key in flat)
         return
     source = _once(module, _unpacked(module, source), targets)
     _check_keys(source, targets.keys(), strict)
-    fitting = [(key, target, source[key]) for key, target in targets.items() if key in source]
+    fitting = [(key, target, _read_by(layers.get(key), source[key])) for key, target in targets.items() if key in source]
     for key, target, value in fitting:  # all are checked before the first is written
         _check_shape(key, target, value, key in flat)
     for key, target, value in fitting:
         _write(key, target, value, key in flat)
+
+
+def _read_by(layer: Any, value: Any) -> Any:
+    """``value``, but the bytes of a file's blocks for a layer of blocks."""
+    return value if layer is None or not hasattr(value, "as_tensor") else layer._read_stored(value)
 
 
 def _unpacked(module: Any, source: Mapping[str, Any]) -> Mapping[str, Any]:

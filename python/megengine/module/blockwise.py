@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -20,6 +20,31 @@ def _zeros(rows: int, columns: int, bits: int, group: int) -> Tensor:
     """Blocks of zeros, which no float array precedes."""
     row = block_weights.quantize_blocks(np.zeros((1, columns), np.float32), bits, group)
     return Tensor(np.repeat(row.numpy(), rows, axis=0))
+
+
+_IN_FILES = {4: "Q4_0", 8: "Q8_0"}
+
+
+class StoredBlocks(Protocol):
+    """Blocks of a file: a `serialization.QuantizedBlocks`."""
+
+    format: str
+
+    def as_tensor(self) -> Tensor:
+        """The bytes of the blocks."""
+
+
+def _as_tensor(layer: str, blocks: Tensor | StoredBlocks, bits: int) -> Tensor:
+    """ValueError for a file's blocks of another format, whose bytes may look the same."""
+    if isinstance(blocks, Tensor):
+        return blocks
+    if blocks.format != _IN_FILES.get(bits):
+        known = " and ".join(f"{name} ({bits} bits)" for bits, name in _IN_FILES.items())
+        raise ValueError(
+            f"{layer}: a layer with blocks of {bits} bits does not read {blocks.format}\n  why: of a file's formats, {known} are such blocks\n"
+            "  fix: quantize_blocks(blocks.dequantize(), bits, group) rounds the values once more"
+        )
+    return blocks.as_tensor()
 
 
 def _group_of(cls: type[Module], blocks: Tensor, bits: int) -> int:
@@ -123,13 +148,14 @@ class BlockwiseLinear(Module):
         return made
 
     @classmethod
-    def from_blocks(cls, blocks: Tensor, bias: Tensor | None = None, bits: int = 4) -> Self:
+    def from_blocks(cls, blocks: Tensor | StoredBlocks, bias: Tensor | None = None, bits: int = 4) -> Self:
         """Returns a layer that reads ``blocks`` where they are, as those of a mapped file.
 
         Parameters
         ----------
-        blocks : Tensor
-            The weights, uint8, (out_features, in_features / group, 2 + group * bits / 8).
+        blocks : Tensor or QuantizedBlocks
+            The weights, uint8, (out_features, in_features / group, 2 + group * bits / 8); or those
+            of a GGUF file, Q4_0 or Q8_0.
         bias : Tensor or None
             What is added, (out_features,); None adds nothing.
         bits : int
@@ -145,6 +171,7 @@ class BlockwiseLinear(Module):
         ValueError
             For blocks of another shape or dtype.
         """
+        blocks = _as_tensor(cls.__name__, blocks, bits)
         group = _group_of(cls, blocks, bits)
         made = cls(blocks.shape[1] * group, 0, bias=False, bits=bits, group=group)
         made.out_features = blocks.shape[0]
@@ -166,6 +193,9 @@ class BlockwiseLinear(Module):
             (..., out_features), of the dtype of ``x``.
         """
         return block_weights.linear_of_blocks(x, self.weight, self.bias, self.bits)
+
+    def _read_stored(self, blocks: StoredBlocks) -> Tensor:
+        return _as_tensor(type(self).__name__, blocks, self.bits)
 
     def _module_info_string(self) -> str:
         return (
@@ -254,13 +284,14 @@ class BlockwiseEmbedding(Module):
         return made
 
     @classmethod
-    def from_blocks(cls, blocks: Tensor, bits: int = 8) -> Self:
+    def from_blocks(cls, blocks: Tensor | StoredBlocks, bits: int = 8) -> Self:
         """Returns a layer that reads ``blocks`` where they are, as those of a mapped file.
 
         Parameters
         ----------
-        blocks : Tensor
-            The table, uint8, (num_embeddings, embedding_dim / group, 2 + group * bits / 8).
+        blocks : Tensor or QuantizedBlocks
+            The table, uint8, (num_embeddings, embedding_dim / group, 2 + group * bits / 8); or that
+            of a GGUF file, Q4_0 or Q8_0.
         bits : int
             Bits of a number, 4 or 8.
 
@@ -274,6 +305,7 @@ class BlockwiseEmbedding(Module):
         ValueError
             For blocks of another shape or dtype.
         """
+        blocks = _as_tensor(cls.__name__, blocks, bits)
         group = _group_of(cls, blocks, bits)
         made = cls(0, blocks.shape[1] * group, bits=bits, group=group)
         made.num_embeddings, made.weight = blocks.shape[0], blocks
@@ -298,6 +330,9 @@ class BlockwiseEmbedding(Module):
             For an index outside the table.
         """
         return block_weights.dequantize_blocks(self.weight[inputs], self.bits)
+
+    def _read_stored(self, blocks: StoredBlocks) -> Tensor:
+        return _as_tensor(type(self).__name__, blocks, self.bits)
 
     def _module_info_string(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, bits={self.bits}, group={self.group}"

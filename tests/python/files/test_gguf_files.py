@@ -1,6 +1,7 @@
 """GGUF files: metadata, plain tensors, blocks with few bits, and what is refused."""
 
 import io
+import math
 import struct
 
 import numpy as np
@@ -193,6 +194,42 @@ def test_a_module_takes_blocks_for_their_values(mmap, tmp_path):
 
 
 # ---- plain tensors, metadata
+
+
+def file_of(format, shape, mmap, tmp_path):
+    content = gguf({"weight": (format, shape, random_blocks(format, math.prod(shape) // 32))})
+    return mge.load(written(tmp_path / "m.gguf", content), mmap=mmap)
+
+
+@pytest.mark.parametrize(("format", "bits"), [("Q4_0", 4), ("Q8_0", 8)])
+def test_layers_of_blocks_read_a_file_as_it_is(format, bits, mmap, tmp_path):
+    weights = file_of(format, (6, 64), mmap, tmp_path)
+    values, x = weights["weight"].dequantize(), np.random.default_rng(1).normal(size=(3, 64)).astype(np.float32)
+    linear = M.quantized.BlockwiseLinear.from_blocks(weights["weight"], bits=bits)
+    np.testing.assert_allclose(linear(mge.Tensor(x)).numpy(), x @ values.T, rtol=1e-5, atol=1e-4)
+    words = M.quantized.BlockwiseEmbedding.from_blocks(weights["weight"], bits=bits)
+    np.testing.assert_array_equal(words(mge.Tensor([5, 0])).numpy(), values[[5, 0]])
+    for source in (weights, lambda path, target: weights[path]):
+        loaded = M.quantized.BlockwiseLinear(64, 6, bias=False, bits=bits)
+        loaded.load_state_dict(source)
+        np.testing.assert_array_equal(loaded(mge.Tensor(x)).numpy(), linear(mge.Tensor(x)).numpy())
+    before = weights["weight"].blocks.tobytes()
+    loaded.weight[...] = 0
+    assert weights["weight"].blocks.tobytes() == before
+
+
+@pytest.mark.parametrize("format", ["Q8_0", "Q4_1", "Q5_0"])
+@pytest.mark.parametrize("group", [32, 64])
+def test_layers_of_blocks_refuse_other_formats(format, group, mmap, tmp_path):
+    """32 weights of 8 bits take as many bytes as 64 of 4 bits."""
+    weights = file_of(format, (6, 64), mmap, tmp_path)
+    with pytest.raises(ValueError, match=f"blocks of 4 bits does not read {format}"):
+        M.quantized.BlockwiseLinear.from_blocks(weights["weight"])
+    layer = M.quantized.BlockwiseLinear(2 * group, 6, bias=False, group=group)
+    with pytest.raises(ValueError, match=f"blocks of 4 bits does not read {format}"):
+        layer.load_state_dict(weights)
+    with pytest.raises(ValueError, match="param `weight` shape mismatch"):
+        M.quantized.BlockwiseLinear(128, 6, bias=False).load_state_dict(file_of("Q4_0", (6, 64), mmap, tmp_path))
 
 
 @pytest.mark.parametrize("word", ["F32", "F16", "BF16", "I8", "I16", "I32", "I64", "F64"])
