@@ -227,10 +227,7 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
     if (const Difference found = difference(record(), op, attrs, inputs, &device);
         found.how != Fit::yes && !follow_another(fits)) {
         const Mismatch mismatch = in_words(found, op, attrs, inputs, device);
-        const bool is_other_op = found.how == Fit::other_op || found.how == Fit::other_count ||
-                                 found.how == Fit::other_attribute;
-        if (mismatch.retypes || may_record() ||
-            (is_other_op && (version_->retypes || takes_other_type(inputs))))
+        if (mismatch.retypes || may_record() || takes_other_type(inputs) || lacks_a_cast())
             return go_on_recording(mismatch.why).on_op(op, attrs, inputs, device);
         // An op that cannot run is the user's error, as without a trace; the body may expect it.
         std::vector<Type> types;
@@ -268,6 +265,17 @@ bool Replayer::takes_other_type(std::span<const TensorRef> inputs) const {
         has_other = true;
     }
     return has_other;
+}
+
+// Comes another op where a tensor from outside was cast that this call has not read? It may have
+// the wanted dtype by now. The ops that come read it, and are recorded.
+bool Replayer::lacks_a_cast() const {
+    const Event* event = next_event();
+    if (!event || event->kind != EventKind::op || function_.options.capture_as_const) return false;
+    const Node& recorded = record().op_of(*event);
+    if (recorded.op->name != "cast" || function_.count_like(key_) >= kMostMismatches) return false;
+    const RecordId operand = recorded.inputs[0];
+    return record().is_from_outside(operand) && !bound_[record()[operand].slot];
 }
 
 void Replayer::note_variant(const std::string& what) {
@@ -379,8 +387,7 @@ void Replayer::on_read(Tensor& tensor) {
         return event && event->kind == EventKind::barrier &&
                rec[RecordId{tensor.trace.value}].is_output;
     };
-    const bool is_other = function_.options.records_mismatches && !fits(record());
-    if (is_other && !follow_another(fits) && may_record())
+    if (!fits(record()) && takes_mismatches() && !follow_another(fits) && may_record())
         return go_on_recording("a value is read that was not read").on_read(tensor);
     run_to_barrier();
     if (!tensor.has_data())
@@ -406,13 +413,17 @@ std::string Replayer::rest_of_record() const {
     return "a recorded read of a value";
 }
 
+bool Replayer::takes_mismatches() const {
+    return failure_.empty() &&
+           (function_.options.records_mismatches || function_.always_retypes(key_));
+}
+
 bool Replayer::may_record() const {
-    return failure_.empty() && function_.options.records_mismatches &&
-           function_.count_like(key_) < kMostMismatches;
+    return takes_mismatches() && function_.count_like(key_) < kMostMismatches;
 }
 
 void Replayer::settle() {
-    if (!next_event() || !failure_.empty() || !function_.options.records_mismatches) return;
+    if (!next_event() || !takes_mismatches()) return;
     if (!follow_another([&](const Record& rec) { return !event_of(rec); }) && may_record())
         go_on_recording(cat("the body ended before ", rest_of_record()));
 }

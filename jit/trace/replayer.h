@@ -80,12 +80,15 @@ private:
                                      const std::string& fix = "");
 
     bool takes_other_type(std::span<const TensorRef> inputs) const;
+    bool lacks_a_cast() const;
 
     // Is there another version that this call fits, so far and by `fits`? If so, follows it.
     bool follow_another(const std::function<bool(const Record&)>& fits);
     Session& go_on_recording(std::string reason);
-    // May the call go on as another version, whatever its body does?
-    bool may_record() const;
+    // May the call go on as another version, whatever its body does? It may where it was asked for,
+    // and where each version so far has left tensors of other types to the next call.
+    bool takes_mismatches() const;
+    bool may_record() const;  // so, and there are not too many
     std::string rest_of_record() const;  // what the body has not done yet
     Mismatch backward_mismatch(const Record& record, std::span<const TensorRef> ys,
                                std::span<const TensorRef> dys, std::span<const TensorRef> wanted,

@@ -289,6 +289,12 @@ size_t TraceFunction::count_like(const CallKey& key) const {
         std::ranges::count_if(versions_, [&](const auto& version) { return version->key == key; }));
 }
 
+bool TraceFunction::always_retypes(const CallKey& key) const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::all_of(
+        versions_, [&](const auto& version) { return version->key != key || version->retypes; });
+}
+
 std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
     const std::lock_guard lock(mutex_);
     for (const auto& version : versions_)

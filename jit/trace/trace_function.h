@@ -139,6 +139,7 @@ public:
     // The version last used with these types, or null.
     std::shared_ptr<Version> find(const CallKey& key);
     size_t count_like(const CallKey& key) const;  // versions for these types
+    bool always_retypes(const CallKey& key) const;  // each of them changes types (Version::retypes)
     // Why no version fits: for fn.explain().
     std::string reason_for(const CallKey& key) const;
     // Another version that began as `like` did up to `event`, and for which `fits` holds.
