@@ -9,7 +9,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-fast test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-models test-billion test-plain-cmake test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-fast test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-models test-billion test-plain-cmake test-arm test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -134,6 +134,10 @@ test-models: setup-tests build
 # The core by CMake alone, without LLVM, Halide and root, in build/plain_cmake; and a traced function there, on the CPU and on an emulated GPU.
 test-plain-cmake:
 	JOBS=$(JOBS) tools/plain_cmake.sh
+
+# For AArch64 (docs/decisions/0022): cross-built against Debian's arm64 packages, which lie in build/arm/root; tests run under qemu.
+test-arm:
+	JOBS=$(JOBS) tools/test_arm.sh
 
 # The site, and the pages of plans and graphs, in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
 test-browser: docs

@@ -8,10 +8,12 @@
 #include <map>
 #include <string_view>
 
+#if defined(__x86_64__)  // Arm converts halves by an instruction at every level
 extern "C" {
 float __extendhfsf2(uint16_t);
 uint16_t __truncsfhf2(float);
 }
+#endif
 
 namespace megjit::codegen {
 
@@ -37,8 +39,10 @@ inline const std::map<std::string_view, void*>& callable_functions() {
         {"roundeven", address(static_cast<Double>(std::nearbyint))},
         {"memcpy", address(&std::memcpy)},
         {"memset", address(&std::memset)},
+#if defined(__x86_64__)
         {"__extendhfsf2", address(&__extendhfsf2)},
         {"__truncsfhf2", address(&__truncsfhf2)},
+#endif
     };
     return known;
 }

@@ -4,8 +4,11 @@
 #include <cpuid.h>
 #endif
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 
+#include "runtime/host/error.h"
 #include "runtime/host/isa.h"
 
 namespace megjit::codegen {
@@ -63,9 +66,11 @@ std::string detect() {
 #undef MEGJIT_FEATURE
     return found;
 #elif defined(__aarch64__)
-    return "aarch64";
-#else
-    return "unknown";
+    std::string found = "aarch64";
+    for (auto i = runtime::Isa::neon; i <= runtime::isa();
+         i = runtime::Isa(static_cast<int>(i) + 1))
+        found += runtime::cat(" ", runtime::name_of(i));
+    return found;
 #endif
 }
 
@@ -83,6 +88,9 @@ std::string detect_model() {
     for (unsigned leaf = 0x80000002; leaf <= 0x80000004; ++leaf)
         if (unsigned brand[4]; __get_cpuid(leaf, &brand[0], &brand[1], &brand[2], &brand[3]))
             append(brand, 4);
+#elif defined(__aarch64__)
+    // Implementer, part and revision.
+    std::ifstream("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1") >> found;
 #endif
     return found;
 }

@@ -89,7 +89,7 @@ ImportedKernels::Found ImportedKernels::find(const KernelJob& job,
                                          print(legal.kernel)));
         }
     } else {
-        for (const NativeOps native : {kX86Ops, NativeOps{}})
+        for (const NativeOps native : {kAllNative, NativeOps{}})
             texts.push_back(print(legalize(job.kernel, native)));
     }
     for (const std::string& text : texts)

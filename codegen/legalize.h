@@ -23,7 +23,13 @@ namespace megjit::codegen {
 struct NativeOps {
     bool f32_to_i32 = false;  // a cast of any f32 to i32, as scalar.h says
 };
-constexpr NativeOps kX86Ops = {.f32_to_i32 = true};
+constexpr NativeOps kAllNative = {.f32_to_i32 = true};
+// What MLIR's back-end has for this CPU. (Arm's instruction gives other numbers out of range.)
+#if defined(__x86_64__)
+constexpr NativeOps kHostOps = kAllNative;
+#else
+constexpr NativeOps kHostOps = {};
+#endif
 
 // Returns a kernel of legal instructions with the same bits (any NaN for a NaN), if stored values
 // are already narrowed as KernelIR says. Returns the kernel itself when it is legal.

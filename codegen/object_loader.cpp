@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include <elf.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "codegen/callable_functions.h"
+#include "codegen/relocations.h"
 #include "runtime/host/error.h"
 
 namespace megjit::codegen {
@@ -32,8 +34,8 @@ public:
         constexpr unsigned char kIdent[] = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
                                             ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
         if (std::memcmp(header.e_ident, kIdent, sizeof kIdent) != 0 || header.e_type != ET_REL ||
-            header.e_machine != EM_X86_64)
-            refuse("it is not object code for x86-64");
+            header.e_machine != host_machine().elf)
+            refuse(cat("it is not object code for ", host_machine().name));
         if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum > 1024)
             refuse("its sections are unusual");
         for (size_t i = 0; i < header.e_shnum; ++i)
@@ -137,6 +139,9 @@ public:
                 if (!(object_.section(symbol.st_shndx).sh_flags & SHF_EXECINSTR))
                     refuse("its function is not code");
                 std::byte* entry = address_of(symbol, symbols);
+                // A processor may have read this memory as instructions before it was written.
+                __builtin___clear_cache(reinterpret_cast<char*>(base_),
+                                        reinterpret_cast<char*>(base_ + bytes_));
                 if (::mprotect(base_, bytes_, PROT_READ | PROT_EXEC) != 0)
                     refuse("this system does not let it run");
                 base_ = nullptr;  // the mapping stays
@@ -163,49 +168,33 @@ private:
     std::byte* slot(const void* to, bool jumps) {
         if (used_ == capacity_) refuse("it has too many relocations");
         std::byte* place = base_ + slots_ + used_++ * kSlotBytes;
-        constexpr unsigned char kJump[] = {0xff, 0x25, 0, 0, 0, 0};  // jmp [rip + 0]
-        if (jumps) std::memcpy(place, kJump, sizeof kJump);
-        std::memcpy(place + (jumps ? sizeof kJump : 0), &to, sizeof to);
+        if (jumps) host_machine().write_jump(place, to);
+        else std::memcpy(place, &to, sizeof to);
         return place;
     }
 
     void apply(const Elf64_Rela& relocation, uint64_t section, const Elf64_Shdr& symbols) {
         const auto type = ELF64_R_TYPE(relocation.r_info);
-        const uint64_t size = type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : 4,
-                       end = object_.section(section).sh_size;
-        if (relocation.r_offset > end || end - relocation.r_offset < size)
+        const std::optional<RelocationRule> rule = host_machine().rule(type);
+        if (!rule) refuse(cat("relocation ", type, " is unknown"));
+        const uint64_t end = object_.section(section).sh_size;
+        if (relocation.r_offset > end || end - relocation.r_offset < rule->bytes)
             refuse("a relocation lies outside");
         const auto symbol = object_.entry<Elf64_Sym>(symbols, ELF64_R_SYM(relocation.r_info));
-        std::byte* place = base_ + offsets_[section] + relocation.r_offset;
-        std::byte* target = address_of(symbol, symbols);
-        void* outside = target ? nullptr : callable(object_.name(symbols, symbol.st_name));
-        if (!target && !outside)
+        const void* target = address_of(symbol, symbols);
+        const bool is_outside = !target;
+        if (is_outside) target = callable(object_.name(symbols, symbol.st_name));
+        if (!target)
             refuse(
                 cat("it calls ", object_.name(symbols, symbol.st_name), ", which kernels may not"));
-        const void* known = target ? target : outside;
-        switch (type) {
-            case R_X86_64_64:
-                return store<int64_t>(place,
-                                      reinterpret_cast<int64_t>(known) + relocation.r_addend);
-            case R_X86_64_PC64:
-                return store<int64_t>(
-                    place, static_cast<const std::byte*>(known) - place + relocation.r_addend);
-            case R_X86_64_PC32:
-            case R_X86_64_PLT32: target = target ? target : slot(outside, true); break;
-            case R_X86_64_GOTPCREL:
-            case R_X86_64_GOTPCRELX:
-            case R_X86_64_REX_GOTPCRELX: target = slot(known, false); break;
-            default: refuse(cat("relocation ", type, " is unknown"));
-        }
-        // Everything is in one mapping of less than 2 GiB; only the addend comes from the object.
-        const int64_t distance = target - place + relocation.r_addend;
-        if (distance != static_cast<int32_t>(distance)) refuse("a relocation points too far");
-        store<int32_t>(place, static_cast<int32_t>(distance));
-    }
-
-    template <class T>
-    static void store(std::byte* place, T value) {
-        std::memcpy(place, &value, sizeof value);
+        if (rule->reach == Reach::address) target = slot(target, false);
+        if (rule->reach == Reach::call && is_outside) target = slot(target, true);
+        // Everything but outside functions is in one mapping of less than 128 MiB; only the addend
+        // comes from the object.
+        if (!host_machine().write(
+                type, base_ + offsets_[section] + relocation.r_offset,
+                reinterpret_cast<uint64_t>(target) + static_cast<uint64_t>(relocation.r_addend)))
+            refuse("a relocation points too far");
     }
 
     const Object& object_;

@@ -9,9 +9,9 @@
 
 namespace megjit::codegen {
 
-// The address of `megjit_kernel` in an ELF object for x86-64; the code stays loaded until the
-// process ends. Throws DeviceError for an object that is not sound, or has parts that no kernel
-// needs.
+// The address of `megjit_kernel` in an ELF object for this architecture; the code stays loaded
+// until the process ends. Throws DeviceError for an object that is not sound, or has parts that no
+// kernel needs.
 KernelFn load_object(std::string_view object);
 
 }  // namespace megjit::codegen

@@ -1,11 +1,10 @@
-// backends/cpu/each_isa.h -- compiles the kernels in MEGJIT_KERNELS once per instruction set, in
-// namespaces avx2 and avx512 of an unnamed namespace; MEGJIT_BEST(name) is the one for
-// runtime::isa(). Include after everything else: no header may be compiled under these options, or
-// the linker could pick its inline functions for an older CPU. (Function clones will not do: they
-// are chosen before MEGJIT_ISA is read, and vectors wider than the baseline's are split before the
-// clones are made, which costs a factor of 20 in comparisons.)
+// backends/cpu/each_isa.h -- compiles the kernels in MEGJIT_KERNELS once per level of levels.h, in
+// a namespace of its name inside an unnamed one. Include after everything else: no header may be
+// compiled under these options, or the linker could pick its inline functions for an older CPU.
+// (Function clones will not do: they are chosen before MEGJIT_ISA is read, and vectors wider than
+// the baseline's are split before the clones are made, which costs a factor of 20 in comparisons.)
 
-#include "runtime/host/isa.h"
+#include "backends/cpu/levels.h"
 
 // Vectors never cross a real call: all helpers are inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -13,8 +12,8 @@
 #define MEGJIT_LANES(V, i) [&]<class V>(const V&, int64_t i) __attribute__((always_inline))
 #define MEGJIT_TERMS(V, i, out) \
     [&]<class V>(const V&, int64_t i, V* out) __attribute__((always_inline))
-#define MEGJIT_BEST(...) (megjit::runtime::has_avx512() ? avx512::__VA_ARGS__ : avx2::__VA_ARGS__)
 
+#if defined(__x86_64__)
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4")
 #define MEGJIT_LANE_COUNT 16
@@ -34,4 +33,12 @@ namespace megjit::cpu { namespace { namespace avx2 {
 }}}  // namespace megjit::cpu::avx2
 #undef MEGJIT_LANE_COUNT
 #pragma GCC pop_options
+#elif defined(__aarch64__)
+#define MEGJIT_LANE_COUNT 4
+namespace megjit::cpu { namespace { namespace neon {
+#include "backends/cpu/simd.inl"
+#include MEGJIT_KERNELS
+}}}  // namespace megjit::cpu::neon
+#undef MEGJIT_LANE_COUNT
+#endif
 #undef MEGJIT_KERNELS

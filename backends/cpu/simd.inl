@@ -1,9 +1,11 @@
 // backends/cpu/simd.inl -- kLanes floats at a time in the compiler's vector extension. Included by
 // each_isa.h inside one namespace per instruction set; needs <cstdint> and <cstring>.
 
+#include "backends/cpu/vectors.inl"
+
 constexpr int64_t kLanes = MEGJIT_LANE_COUNT;
-using Floats = float __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
-using Ints = int32_t __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
+// Only vectors of 8 lanes come with 16 registers; all others have 32.
+constexpr bool kHasManyRegisters = MEGJIT_LANE_COUNT != 8;
 
 MEGJIT_INLINE Floats load(const float* p) {
     Floats v;

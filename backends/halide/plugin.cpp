@@ -15,7 +15,7 @@
 
 namespace megjit::halide_backend { namespace {
 
-std::atomic<int> bound{static_cast<int>(runtime::Isa::amx)};
+std::atomic<int> bound{static_cast<int>(runtime::kHighest)};
 
 // The CPU of this machine, or below its level the plain x86-64 of that level.
 Halide::Target cpu_target() {
@@ -23,10 +23,10 @@ Halide::Target cpu_target() {
     Halide::Target host = Halide::get_host_target();
     const auto isa = std::min(static_cast<runtime::Isa>(bound.load()), runtime::machine_isa());
     // Halide infers AVX-512 from the CPU's model, which a virtual machine may hide.
-    const bool is_sure = isa >= runtime::Isa::avx512 || !host.has_feature(AVX512);
+    const bool is_sure = runtime::has_avx512(isa) || !host.has_feature(AVX512);
     if (isa >= runtime::machine_isa() && is_sure) return host;
     host = Halide::Target(host.os, host.arch, host.bits, {SSE41, AVX, AVX2, FMA, F16C});
-    if (isa >= runtime::Isa::avx512)
+    if (runtime::has_avx512(isa))
         for (const auto feature : {AVX512, AVX512_Skylake}) host.set_feature(feature);
     return host;
 }

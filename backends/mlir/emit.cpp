@@ -92,6 +92,7 @@ private:
             case Op::scatter: return emit_scatter(inst);
             case Op::barrier: return emit_barrier(inst.number != 0);
             case Op::publish:
+                // Only x86-64's loops have stores that other threads may see out of order.
                 if (is_cpu_)
                     LLVM::CallIntrinsicOp::create(b_, b_.getStringAttr("llvm.x86.sse.sfence"),
                                                   ValueRange());

@@ -11,7 +11,7 @@ namespace megjit::mlir_backend {
 class MlirCompiler final : public codegen::PluginCompiler {
 public:
     explicit MlirCompiler(std::filesystem::path plugin);
-    codegen::NativeOps native() const override { return codegen::kX86Ops; }
+    codegen::NativeOps native() const override { return codegen::kHostOps; }
     codegen::KernelFn load(const std::string& object) override;
     // Compiles legal kernels for GPUs: to PTX, and to readable LLVM IR.
     std::string compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,

@@ -12,6 +12,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
 #include "llvm/Transforms/InstCombine/InstCombine.h"
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "runtime/host/error.h"
@@ -32,15 +33,32 @@ void must(llvm::Error error, const char* doing) {
     if (error) throw DeviceError(cat("LLVM: ", doing, ": ", llvm::toString(std::move(error))));
 }
 
+#if defined(__aarch64__)
+// A plain CPU of that level: LLVM finds out the model by /proc/cpuinfo, which an emulator does not
+// replace.
+llvm::orc::JITTargetMachineBuilder target_of(runtime::Isa isa) {
+    llvm::orc::JITTargetMachineBuilder host{llvm::Triple(llvm::sys::getProcessTriple())};
+    host.setCPU("generic");
+    if (isa >= runtime::Isa::dotprod) host.addFeatures({"+lse", "+fullfp16", "+dotprod"});
+    if (isa >= runtime::Isa::i8mm) host.addFeatures({"+i8mm"});
+    if (isa >= runtime::Isa::bf16) host.addFeatures({"+bf16"});
+    return host;
+}
+VectorTarget vectors_of(runtime::Isa) { return {.native = 4}; }
+#else
 // The CPU of this machine, or below its level the plain x86-64 of that level.
 llvm::orc::JITTargetMachineBuilder target_of(runtime::Isa isa) {
     auto host = must(llvm::orc::JITTargetMachineBuilder::detectHost(), "looking at this CPU");
     if (isa < runtime::machine_isa()) {
-        host.setCPU(isa >= runtime::Isa::avx512 ? "x86-64-v4" : "x86-64-v3");
+        host.setCPU(runtime::has_avx512(isa) ? "x86-64-v4" : "x86-64-v3");
         host.getFeatures() = llvm::SubtargetFeatures();
     }
     return host;
 }
+VectorTarget vectors_of(runtime::Isa isa) {
+    return {.native = runtime::has_avx512(isa) ? 16 : 8, .truncates = true};
+}
+#endif
 
 }  // namespace
 
@@ -63,8 +81,7 @@ struct Machine::State {
         host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
         host.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
         target = must(host.createTargetMachine(), "making a code generator for this CPU");
-        const int lanes = isa >= runtime::Isa::avx512 ? 16 : 8;
-        vectors = {.native = lanes, .truncates = true};
+        vectors = vectors_of(isa);
         version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ",
                       std::hash<std::string>()(host.getFeatures().getString()));
         jit = must(llvm::orc::LLJITBuilder()

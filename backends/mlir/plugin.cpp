@@ -26,7 +26,7 @@ codegen::KernelIR sound_kernel(std::string_view text, codegen::NativeOps native)
     return kernel;
 }
 
-std::atomic<int> bound{static_cast<int>(runtime::Isa::amx)};
+std::atomic<int> bound{static_cast<int>(runtime::kHighest)};
 
 struct Compiler {
     Lowering lowering;
@@ -40,7 +40,7 @@ struct Compiler {
     }
 
     std::unique_ptr<llvm::Module> optimized(std::string_view text, llvm::LLVMContext& context) {
-        const codegen::KernelIR kernel = sound_kernel(text, codegen::kX86Ops);
+        const codegen::KernelIR kernel = sound_kernel(text, codegen::kHostOps);
         std::unique_ptr<llvm::Module> module = lowering.lower(kernel, machine.vectors(), context);
         machine.optimize(*module);
         return module;

@@ -114,17 +114,28 @@ std::string StaticTexts::header() const {
         "#ifdef __cplusplus\n}\n#endif\n#endif\n");
 }
 
-std::string StaticTexts::source() const {
-    std::string declared,
-        checked = "__builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\")";
-    for (const std::string& symbol : kernels) declared += cat("extern kernel ", symbol, ";\n");
-    if (runtime::isa() >= runtime::Isa::avx512)
+// C code that says whether a CPU has that level.
+static std::string check_of(runtime::Isa isa) {
+    if (runtime::is_arm(isa)) {
+        const runtime::ArmBits bits = runtime::arm_bits(isa);
+        return cat("(getauxval(AT_HWCAP) & ", bits.hwcap, "UL) == ", bits.hwcap,
+                   "UL && (getauxval(AT_HWCAP2) & ", bits.hwcap2, "UL) == ", bits.hwcap2, "UL");
+    }
+    std::string checked = "__builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\")";
+    if (runtime::has_avx512(isa))
         for (const char* feature : {"avx512f", "avx512bw", "avx512dq", "avx512vl"})
             checked += cat(" && __builtin_cpu_supports(\"", feature, "\")");
+    return checked;
+}
+
+std::string StaticTexts::source() const {
+    std::string declared;
+    for (const std::string& symbol : kernels) declared += cat("extern kernel ", symbol, ";\n");
     const std::string given = states.empty() ? "" : "states, ";
     return cat(
-        "#include \"", name,
-        ".h\"\n\n#include <string.h>\n\n"
+        "#include \"", name, ".h\"\n\n#include <string.h>\n",
+        runtime::is_arm(runtime::isa()) ? "#include <sys/auxv.h>\n" : "",
+        "\n"
         "/* ",
         name,
         ".bin lies beside this file: the assembler looks for it where -Wa,-I says. */\n"
@@ -174,7 +185,7 @@ static void run_launch(const )",
         name,
         "_constants;\n"
         "    if (!(",
-        checked,
+        check_of(runtime::isa()),
         ")) return 1;\n"
         "    if (arena == 0 || (uintptr_t)arena % ",
         name, "_arena_align) return 2;\n", steps, "    return 0;\n}\n");

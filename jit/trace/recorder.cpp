@@ -367,7 +367,7 @@ void Recorder::complete() {
         if (const auto id = find(tensor)) notes().value_reads.push_back({*id, std::move(where)});
     if (captures_) keep_captured();  // what is held is not given away
     for (size_t slot = 0; slot < bound_.size(); ++slot)
-        rec.inputs[slot].is_released = bound_[slot] && bound_[slot]->use_count() == 1;
+        rec.inputs[slot].is_released = bound_[slot] && bound_[slot]->unique();
     for (const RecordedBackward& backward : rec.backwards)
         for (const RecordId id : backward.wanted)
             if (rec.is_from_outside(id)) rec.input(id).is_trained = true;

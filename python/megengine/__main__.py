@@ -141,15 +141,15 @@ def package(arguments: argparse.Namespace) -> int:
         raise ValueError("package writes a file (-o FILE) or C (--static DIR)\n  fix: give one of them")
     if arguments.states and arguments.static is None:
         raise ValueError("package: --states is for --static DIR; a file has its state anyway\n  fix: leave it out")
+    levels = arguments.isa.split(",") if arguments.isa else list(reports.package.LEVELS[:1])
     if arguments.static is not None:
         if arguments.gpu:
             raise ValueError("package: static code is for CPUs, and --gpu for files\n  fix: leave one of them out")
         if arguments.memory_limit:
             raise ValueError("package: --memory-limit is for files; the arena of static code is told in its header\n  fix: leave it out")
-        levels = arguments.isa.split(",")
         return reports.package.run_static(arguments.file, arguments.static, levels, arguments.function, arguments.name, arguments.states)
     gpus = arguments.gpu.split(",") if arguments.gpu else []
-    return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), gpus, arguments.level, arguments.memory_limit)
+    return reports.package.run(arguments.file, arguments.output, levels, gpus, arguments.level, arguments.memory_limit)
 
 
 def add_plan_options(to: argparse.ArgumentParser) -> None:
@@ -236,8 +236,8 @@ def parser() -> argparse.ArgumentParser:
     file.add_argument("--name", default="net", help="what its names begin with (net)")
     words = "memory of the caller's for the state that a --static function only reads, as for what it changes; else it is constant"
     file.add_argument("--states", action="store_true", help=words)
-    words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (avx2)"
-    file.add_argument("--isa", default="avx2", metavar="LEVELS", help=words)
+    words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (the lowest of this architecture)"
+    file.add_argument("--isa", default="", metavar="LEVELS", help=words)
     words = "GPUs to compile for, such as sm_80,sm_90: none of them has to be here"
     file.add_argument("--gpu", metavar="ARCHITECTURES", help=words)
     words = "bytes of a call, such as 6GB: what the written functions take, by a plan that is kept with them"

@@ -32,6 +32,8 @@ thread_local bool is_inside = false;  // inside a parallel region
 void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");  // a few ns, as long as x86-64's; `yield` does nothing
 #endif
 }
 
@@ -84,9 +86,11 @@ public:
         const auto border = [=](int i) {
             return is_awaited ? count * i / threads : std::max(0, i - 1);
         };
-        chunk_.store(chunk, std::memory_order_relaxed);
-        context_.store(context, std::memory_order_relaxed);
-        is_awaited_.store(is_awaited, std::memory_order_relaxed);
+        // Not before the words of the last region were closed: a thread that sees these fails to
+        // claim a chunk of it.
+        chunk_.store(chunk, std::memory_order_release);
+        context_.store(context, std::memory_order_release);
+        is_awaited_.store(is_awaited, std::memory_order_release);
         if (is_awaited) left_.store(static_cast<int>(count), std::memory_order_relaxed);
         ++generation_;
         for (int i = 0; i < threads; ++i)
@@ -110,9 +114,9 @@ public:
             std::atomic<uint64_t>& word = shares_[(first + i) % count].word;
             for (uint64_t seen = word.load(std::memory_order_acquire);
                  next_of(seen) < end_of(seen);) {
-                const pool::Chunk chunk = chunk_.load(std::memory_order_relaxed);
-                const void* const context = context_.load(std::memory_order_relaxed);
-                const bool is_awaited = is_awaited_.load(std::memory_order_relaxed);
+                const pool::Chunk chunk = chunk_.load(std::memory_order_acquire);
+                const void* const context = context_.load(std::memory_order_acquire);
+                const bool is_awaited = is_awaited_.load(std::memory_order_acquire);
                 if (!word.compare_exchange_weak(seen, seen + kOneChunk, std::memory_order_acq_rel,
                                                 std::memory_order_acquire))
                     continue;

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #ifdef __SSE__
+#if defined(__x86_64__)
 #include <xmmintrin.h>
+#endif
 #endif
 
 #include <fstream>
@@ -211,16 +213,24 @@ TEST(CompiledElements, NestedExtremaKeepNanAndTheSignOfZero) {
         }
 }
 
+// How this thread's FPU rounds, and what it does with denormal numbers.
+uint64_t fpu_modes() {
+#if defined(__x86_64__)
+    return _mm_getcsr() & ~0x3Fu;  // all but the flags of exceptions
+#else
+    return __builtin_aarch64_get_fpcr64();
+#endif
+}
+
 TEST(CompiledElements, LeavesTheModesOfTheFpuAsTheyWere) {
-    constexpr unsigned kModes = ~0x3Fu;  // all but the flags of exceptions
     for (const uint64_t seed : {1u, 2u, 3u}) {
         Case c = random_case(seed);
         const KernelFn fn = compile(c.kernel);
         Guarded out(c);
-        const unsigned before = _mm_getcsr();
+        const uint64_t before = fpu_modes();
         fn(c.input_pointers().data(), out.pointers.data(), c.launch.extents.data(),
            c.launch.strides.data(), 0, units(c.kernel, c.launch));
-        EXPECT_EQ(_mm_getcsr() & kModes, before & kModes);
+        EXPECT_EQ(fpu_modes(), before);
     }
     const KernelFn half = compile(parse_kernel(
         "kernel rank=1\nin f32 contiguous\n%0: f32 = input 0\n%1: f32 = constant 0.5\n%2: f32 = mul %0 %1\nout f32 %2\n"));

@@ -26,7 +26,7 @@ std::string difference(Case c, NativeOps native = {}) {
 TEST(Legalize, KeepsEveryBitOfRandomKernels) {
     for (uint64_t seed = 0; seed < 600; ++seed) {
         const Case c = random_case(seed);
-        for (const NativeOps native : {NativeOps{}, kX86Ops})
+        for (const NativeOps native : {NativeOps{}, kAllNative})
             ASSERT_EQ(difference(c, native), "") << "seed " << seed << "\n" << print(c.kernel);
     }
 }

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/cpu/onednn/dnn.h"
+#include "backends/cpu/convert.h"
+#include "backends/cpu/products.h"
 #include "runtime/host/parallel.h"
 #include "runtime/ops/attention.h"
 #include "runtime/ops/dropout.h"
@@ -291,7 +292,7 @@ private:
 // If the CPU multiplies halves faster than float32, oneDNN's products are better for them.
 bool computes_attention(const OpCall& call) {
     const runtime::DType dtype = call.inputs[0].dtype;
-    return dtype == runtime::DType::f32 || !dnn::computes_natively(dtype);
+    return dtype == runtime::DType::f32 || !computes_natively(dtype);
 }
 
 template <class Kind>

@@ -1,16 +1,17 @@
 // backends/cpu/kernels/block_weights.cpp -- weights in blocks of few bits, and products with them.
 //
 // For few rows of x the weights are read as they are: that takes the time of reading them. For more
-// rows they are decoded by strips of a few megabytes, which oneDNN multiplies: no more than a strip
-// ever exists as float32.
+// rows they are decoded by strips of a few megabytes, which products.h multiplies: no more than a
+// strip ever exists as float32.
 #include "runtime/ops/block_weights.h"
-
-#include <immintrin.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
-#include "backends/cpu/onednn/dnn.h"
+#include "backends/cpu/cpu_device.h"
+#include "backends/cpu/instructions.h"
+#include "backends/cpu/products.h"
 #include "runtime/host/error.h"
 #include "runtime/host/parallel.h"
 
@@ -135,18 +136,8 @@ private:
     }
 
     Prepared product(const OpCall& call, int64_t width) const {
-        using dnnl::memory;
-        constexpr auto kType = memory::data_type::f32;
-        const memory::desc x({rows_, terms()}, kType, dnn::Dims{terms(), 1}),
-            w({terms(), width}, kType, dnn::Dims{width, 1}),
-            y({rows_, width}, kType, dnn::Dims{columns(), 1});
-        return dnn::make(call,
-                         [=]() -> dnnl::primitive_desc_base {
-            return dnnl::matmul::primitive_desc(dnn::engine(), x, w, y, dnn::attributes());
-        },
-                         {{DNNL_ARG_SRC, false, 0, x},
-                          {DNNL_ARG_WEIGHTS, false, 1, w},
-                          {DNNL_ARG_DST, true, 0, y}});
+        return prepare_product(call, dense_matrix(rows_, terms()), dense_matrix(terms(), width),
+                               {rows_, width, columns()});
     }
 
     const BlockWeights w_;
@@ -157,7 +148,7 @@ private:
     size_t beside_ = 0;
 };
 
-Prepared prepare_product(const OpCall& call, std::span<const Type> outputs) {
+Prepared prepare_matmul_of_blocks(const OpCall& call, std::span<const Type> outputs) {
     constexpr int64_t kFewRows = 16;
     const BlockWeights w = runtime::block_weights_of(call);
     const bool turned = call.flag("transposed");
@@ -172,7 +163,7 @@ Prepared prepare_product(const OpCall& call, std::span<const Type> outputs) {
 
 void register_block_weight_kernels() {
     register_kernel("dequantize_blocks", prepare_dequantize);
-    register_kernel("matmul_of_blocks", prepare_product);
+    register_kernel("matmul_of_blocks", prepare_matmul_of_blocks);
 }
 
 }  // namespace megjit::cpu

@@ -1,5 +1,7 @@
 // Weights in blocks of few bits, once an instruction set. A step has 32 elements as two lists of
-// 16, so that the sums have the same bits with vectors of 8 and of 16 lanes.
+// 16, so that the sums have the same bits with vectors of any width.
+
+#include "backends/cpu/instructions.inl"
 
 constexpr int64_t kVectors = 16 / kLanes;
 struct Sixteen {
@@ -18,22 +20,15 @@ MEGJIT_INLINE void stored(float* to, const Sixteen& values) {
 MEGJIT_INLINE Floats scale_of(const uint8_t* block) {
     uint16_t half;
     std::memcpy(&half, block, sizeof half);
-#if MEGJIT_LANE_COUNT == 16
-    return Floats(_mm512_cvtph_ps(_mm256_set1_epi16(static_cast<int16_t>(half))));
-#else
-    return Floats(_mm256_cvtph_ps(_mm_set1_epi16(static_cast<int16_t>(half))));
-#endif
+    return floats_of(Halves{} + half);
 }
 
-MEGJIT_INLINE Sixteen floats_of(__m128i bytes) {  // int8
-#if MEGJIT_LANE_COUNT == 16
-    return {{Floats(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)))}};
-#else
-    const auto half = [](__m128i low) __attribute__((always_inline)) {
-        return Floats(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)));
-    };
-    return {{half(bytes), half(_mm_unpackhi_epi64(bytes, bytes))}};
-#endif
+template <size_t... part>
+MEGJIT_INLINE Sixteen sixteen_of(Bytes bytes, std::index_sequence<part...>) {
+    return {{floats_of_bytes<part>(bytes)...}};
+}
+MEGJIT_INLINE Sixteen sixteen_of(Bytes bytes) {
+    return sixteen_of(bytes, std::make_index_sequence<kVectors>());
 }
 
 // The integers of one step as floats; first_of and second_of tell where in the block they lie.
@@ -43,23 +38,22 @@ struct Integers {
 template <int bits>
 MEGJIT_INLINE Integers integers(const uint8_t* block, int64_t step) {
     const uint8_t* const from = block + BlockWeights::kScaleBytes + step * 4 * bits;
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    Bytes bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
     if constexpr (bits == 8) {
-        const __m128i more = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 16));
-        return {floats_of(bytes), floats_of(more)};
+        Bytes more;
+        std::memcpy(&more, from + 16, sizeof more);
+        return {sixteen_of(bytes), sixteen_of(more)};
     } else {
 #if MEGJIT_LANE_COUNT == 16
         // A permutation of 16 floats takes its places from the lowest 4 bits.
-        const __m512 values =
-            _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-        const __m512i places = _mm512_cvtepu8_epi32(bytes);
-        return {{{Floats(_mm512_permutexvar_ps(places, values))}},
-                {{Floats(_mm512_permutexvar_ps(_mm512_srli_epi32(places, 4), values))}}};
+        constexpr Floats kValues = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+        const Ints places = ints_of((Naturals)bytes);
+        return {{{__builtin_shuffle(kValues, places)}},
+                {{__builtin_shuffle(kValues, places >> 4)}}};
 #else
-        const __m128i mask = _mm_set1_epi8(15), middle = _mm_set1_epi8(8);
-        const __m128i low = _mm_and_si128(bytes, mask),
-                      high = _mm_and_si128(_mm_srli_epi16(bytes, 4), mask);
-        return {floats_of(_mm_sub_epi8(low, middle)), floats_of(_mm_sub_epi8(high, middle))};
+        const Bytes low = bytes & 15, high = (Bytes)((Naturals)bytes >> 4);
+        return {sixteen_of(low - 8), sixteen_of(high - 8)};
 #endif
     }
 }
@@ -89,6 +83,23 @@ void decode(const uint8_t* row, int64_t lo, int64_t hi, float* to) {
     }
 }
 
+using Four = float __attribute__((vector_size(16)));
+using Ints4 = int32_t __attribute__((vector_size(16)));
+
+// Transposes 4 x 4 numbers.
+MEGJIT_INLINE void turn(Four (&a)[4]) {
+    constexpr Ints4 kLow = {0, 4, 1, 5}, kHigh = {2, 6, 3, 7}, kFirst = {0, 1, 4, 5},
+                    kLast = {2, 3, 6, 7};
+    const Four ab_low = __builtin_shuffle(a[0], a[1], kLow),
+               ab_high = __builtin_shuffle(a[0], a[1], kHigh),
+               cd_low = __builtin_shuffle(a[2], a[3], kLow),
+               cd_high = __builtin_shuffle(a[2], a[3], kHigh);
+    a[0] = __builtin_shuffle(ab_low, cd_low, kFirst);
+    a[1] = __builtin_shuffle(ab_low, cd_low, kLast);
+    a[2] = __builtin_shuffle(ab_high, cd_high, kFirst);
+    a[3] = __builtin_shuffle(ab_high, cd_high, kLast);
+}
+
 // Writes up to 16 rows as columns of `to`, whose rows are `step` numbers apart.
 template <int bits, int64_t group>
 void decode_turned(const BlockWeights& w, const uint8_t* weights, int64_t rows, float* to,
@@ -100,10 +111,10 @@ void decode_turned(const BlockWeights& w, const uint8_t* weights, int64_t rows, 
         const int64_t whole = rows / 4 * 4;
         for (int64_t k = 0; k < group; k += 4)
             for (int64_t r = 0; r < whole; r += 4) {
-                __m128 a[4];
-                for (int64_t i = 0; i < 4; ++i) a[i] = _mm_loadu_ps(&values[r + i][k]);
-                _MM_TRANSPOSE4_PS(a[0], a[1], a[2], a[3]);
-                for (int64_t i = 0; i < 4; ++i) _mm_storeu_ps(to + (k + i) * step + r, a[i]);
+                Four a[4];
+                for (int64_t i = 0; i < 4; ++i) a[i] = get<Four>(&values[r + i][k]);
+                turn(a);
+                for (int64_t i = 0; i < 4; ++i) put(to + (k + i) * step + r, a[i]);
             }
         for (int64_t r = whole; r < rows; ++r)
             for (int64_t k = 0; k < group; ++k) to[k * step + r] = values[r][k];

@@ -4,14 +4,14 @@
 #include "backends/cpu/kernels/transposed_words.inl"
 
 // The lanes operand's channels that are computed together.
-constexpr int kMostVectors = MEGJIT_LANE_COUNT == 16 ? 4 : 2;
+constexpr int kMostVectors = kHasManyRegisters ? 4 : 2;
 constexpr int64_t kLanePanel = kMostVectors * kLanes;
 // Channels of the lanes operand up to which operands are read in place.
-constexpr int64_t kInPlace = MEGJIT_LANE_COUNT == 16 ? 128 : 64;
+constexpr int64_t kInPlace = kHasManyRegisters ? 128 : 64;
 
 // Rows of a tile: their sums, a row of lanes and a factor fill the registers.
 constexpr int rows_with(int vectors) {
-    if (MEGJIT_LANE_COUNT == 8) return vectors == 2 ? 6 : 12;
+    if (!kHasManyRegisters) return vectors == 2 ? 6 : 12;
     constexpr int kRows[] = {14, 12, 8, 6};
     return kRows[vectors - 1];
 }
@@ -72,11 +72,12 @@ void sum_rows(int64_t count, const Strip& s, const float* rows, const float* lan
 // Takes any number of lanes of a panel.
 void sum_strip(int64_t count, int64_t wide, const Strip& s, const float* rows, const float* lanes,
                float* sums, int64_t sums_step, bool adds) {
-    switch ((wide + kLanes - 1) / kLanes) {
-#if MEGJIT_LANE_COUNT == 16
-        case 4: return sum_rows<4>(count, s, rows, lanes, sums, sums_step, adds);
-        case 3: return sum_rows<3>(count, s, rows, lanes, sums, sums_step, adds);
-#endif
+    const int64_t vectors = (wide + kLanes - 1) / kLanes;
+    if constexpr (kMostVectors == 4) {
+        if (vectors == 4) return sum_rows<4>(count, s, rows, lanes, sums, sums_step, adds);
+        if (vectors == 3) return sum_rows<3>(count, s, rows, lanes, sums, sums_step, adds);
+    }
+    switch (vectors) {
         case 2: return sum_rows<2>(count, s, rows, lanes, sums, sums_step, adds);
         default: return sum_rows<1>(count, s, rows, lanes, sums, sums_step, adds);
     }

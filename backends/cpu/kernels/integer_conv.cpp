@@ -1,12 +1,11 @@
 #include "backends/cpu/kernels/integer_conv.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
-#include "backends/cpu/onednn/dnn_convert.h"
+#include "backends/cpu/convert.h"
+#include "backends/cpu/instructions.h"
 #include "runtime/host/parallel.h"
 #include "runtime/ops/conv.h"
 

@@ -6,7 +6,8 @@
 // weights.
 #pragma once
 
-#include "backends/cpu/onednn/dnn.h"
+#include "backends/cpu/executable.h"
+#include "runtime/core/op.h"
 
 namespace megjit::cpu {
 

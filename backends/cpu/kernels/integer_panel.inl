@@ -2,8 +2,10 @@
 // each_isa.h. Factors are stored in words of 32 bits, which hold one term of a sum or two
 // neighboring ones.
 
+#include "backends/cpu/instructions.inl"
+
 constexpr int64_t kPanel = 2 * MEGJIT_LANE_COUNT;  // columns that are computed together
-constexpr int kMostRows = MEGJIT_LANE_COUNT == 16 ? 12 : 6;  // rows: they fill the registers
+constexpr int kMostRows = kHasManyRegisters ? 12 : 6;  // rows: they fill the registers
 using Words = Ints;
 
 // Loads words from the i-th on; memory holds terms of either size.
@@ -18,17 +20,12 @@ MEGJIT_INLINE V words_at(const void* words, int64_t i) {
 // added, modulo 2^32.
 struct PairsOf16 {
     static MEGJIT_INLINE Ints multiply(const Words& a, const Words& b) {
-#if MEGJIT_LANE_COUNT == 16
-        return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-#else
-        return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#endif
+        return pair_products(a, b);
     }
 };
 struct SinglesOf32 {
     static MEGJIT_INLINE Ints multiply(const Words& a, const Words& b) {
-        using Wrapping = uint32_t __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
-        return (Ints)((Wrapping)a * (Wrapping)b);
+        return (Ints)((Uints)a * (Uints)b);
     }
 };
 

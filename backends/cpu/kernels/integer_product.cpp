@@ -1,10 +1,9 @@
 #include "backends/cpu/kernels/integer_product.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/instructions.h"
 #include "runtime/host/parallel.h"
 
 namespace megjit::cpu { namespace {

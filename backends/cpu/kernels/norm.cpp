@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "backends/cpu/onednn/dnn.h"
+#include "backends/cpu/convert.h"
 #include "codegen/row_plan.h"
 #include "runtime/host/parallel.h"
 
@@ -23,7 +23,7 @@ constexpr int64_t kGrain = 1 << 14;  // this many elements are worth a thread
 
 }}  // namespace megjit::cpu
 
-#define MEGJIT_KERNELS "backends/cpu/onednn/dnn_norm.inl"
+#define MEGJIT_KERNELS "backends/cpu/kernels/norm.inl"
 #include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {

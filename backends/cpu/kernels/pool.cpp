@@ -9,8 +9,8 @@
 #include <array>
 #include <vector>
 
+#include "backends/cpu/convert.h"
 #include "backends/cpu/in_parts.h"
-#include "backends/cpu/onednn/dnn.h"
 #include "runtime/host/parallel.h"
 #include "runtime/ops/pool.h"
 
@@ -54,7 +54,7 @@ struct Lines {
 
 }}  // namespace megjit::cpu
 
-#define MEGJIT_KERNELS "backends/cpu/onednn/dnn_pool.inl"
+#define MEGJIT_KERNELS "backends/cpu/kernels/pool.inl"
 #include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {

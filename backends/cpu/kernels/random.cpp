@@ -11,6 +11,12 @@
 #include "runtime/ops/distributions.h"
 #include "runtime/ops/dropout.h"
 
+namespace megjit::cpu { namespace {
+
+constexpr int64_t kBatch = 256;  // the words of kBatch blocks are made at once
+
+}}  // namespace megjit::cpu
+
 #define MEGJIT_KERNELS "backends/cpu/kernels/random.inl"
 #include "backends/cpu/each_isa.h"
 
@@ -20,7 +26,6 @@ namespace {
 using runtime::cat;
 using runtime::Philox;
 
-constexpr int64_t kBatch = avx2::kBatch;
 constexpr int64_t kGrain = 8192;
 
 // Calls emit(words, blocks, y, n) for batches of blocks; n may end inside the last block.

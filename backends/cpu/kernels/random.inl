@@ -1,8 +1,6 @@
 // backends/cpu/kernels/random.inl -- words of Philox, and normal numbers made of them. See
 // each_isa.h.
 
-constexpr int64_t kBatch = 256;  // the words of kBatch blocks are made at once
-
 // Makes the words of `count` blocks from `first` on, separated by place in the block, so that the
 // rounds vectorise.
 void make_words(const runtime::Philox& g, uint64_t first, int64_t count,

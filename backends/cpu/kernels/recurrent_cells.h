@@ -1,10 +1,12 @@
 // backends/cpu/kernels/recurrent_cells.h -- what a recurrent layer computes between two products,
 // one loop over a step's rows: the gates' functions and states, and their gradients. Formulas and
 // names are those of runtime/ops/recurrent.cpp; functions have the bits of the element-wise ops.
-// Compiled once for each instruction set.
+// Compiled once per level of levels.h, in a file of its own.
 #pragma once
 
 #include <cstdint>
+
+#include "backends/cpu/levels.h"
 
 namespace megjit::cpu {
 
@@ -65,11 +67,6 @@ struct RecurrentCells {
     void (*rnn_grad)(const RnnGradStep&);
 };
 
-namespace avx2 {
-RecurrentCells recurrent_cells();
-}
-namespace avx512 {
-RecurrentCells recurrent_cells();
-}
+MEGJIT_AT_EACH_LEVEL(RecurrentCells recurrent_cells();)
 
 }  // namespace megjit::cpu

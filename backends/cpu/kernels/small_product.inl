@@ -3,7 +3,7 @@
 
 // These columns are computed together: six rows of them and a row of the right factor fill the
 // registers.
-constexpr int kVectors = MEGJIT_LANE_COUNT == 16 ? 4 : 2;
+constexpr int kVectors = kHasManyRegisters ? 4 : 2;
 
 // The left factor: element (r, i) is at[r * row + i * term]. Its elements are read one by one, so
 // that it may be transposed.

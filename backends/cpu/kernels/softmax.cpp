@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "backends/cpu/onednn/dnn.h"
+#include "backends/cpu/convert.h"
 #include "codegen/row_plan.h"
 #include "runtime/host/parallel.h"
 
@@ -19,7 +19,7 @@ constexpr int64_t kStrip = 64;
 
 }}  // namespace megjit::cpu
 
-#define MEGJIT_KERNELS "backends/cpu/onednn/dnn_softmax.inl"
+#define MEGJIT_KERNELS "backends/cpu/kernels/softmax.inl"
 #include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {

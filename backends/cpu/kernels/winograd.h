@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "backends/cpu/onednn/dnn.h"
+#include "backends/cpu/executable.h"
 #include "runtime/ops/conv.h"
 
 namespace megjit::cpu {

@@ -173,8 +173,8 @@ bool is_packed_for_groups(const ConvProblem& p) {
 // oneDNN 3.2 computes in float16 on CPUs that can, but many gradients go through its reference
 // loops: all of filters, and of data where steps are 2 or there are groups (200 to 500 times
 // float32's time).
-bool computes_natively(const ConvProblem& p, Role role) {
-    return dnn::computes_natively(p.x.dtype) &&
+bool computes_as_it_is(const ConvProblem& p, Role role) {
+    return computes_natively(p.x.dtype) &&
            (p.x.dtype != runtime::DType::f16 || role == Role::forward);
 }
 
@@ -186,7 +186,7 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     if (role == Role::forward && dnn::is_winograd(p.w.layout) && takes_winograd(p))
         return prepare_winograd(p);
     if (!is_packed_for_groups(p)) return dnn::unpacking(call, outputs, prepare_conv<role>);
-    if (!computes_natively(p, role)) return in_float32(call, outputs, prepare_conv<role>);
+    if (!computes_as_it_is(p, role)) return in_float32(call, outputs, prepare_conv<role>);
     if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return make_zeros(outputs);
     if (role == Role::filter && takes_filter_gradient(p)) return prepare_filter_gradient(p);
     constexpr PrepareOp again = prepare_conv<role>;

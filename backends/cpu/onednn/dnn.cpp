@@ -20,15 +20,6 @@ using runtime::OpCall;
 using runtime::Shape;
 using runtime::Type;
 
-Prepared make_zeros(std::span<const Type> outputs) {
-    std::vector<size_t> bytes;
-    for (const Type& type : outputs) bytes.push_back(type.bytes());
-    return executable([bytes](void* const*, void* const* to, void*) {
-        for (size_t i = 0; i < bytes.size(); ++i)
-            if (bytes[i]) std::memset(to[i], 0, bytes[i]);
-    });
-}
-
 namespace dnn {
 namespace {
 
@@ -248,17 +239,6 @@ dnnl::memory::data_type data_type(DType dtype) {
     }
     throw runtime::InternalError(
         runtime::cat("oneDNN kernels take no ", runtime::info(dtype).name));
-}
-
-bool computes_natively(DType dtype) {
-    static const auto isa =
-        static_cast<unsigned>((engine(), dnnl::get_effective_cpu_isa()));  // after bound_isa()
-    const auto has = [](dnnl::cpu_isa wanted) {
-        return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-    };
-    if (dtype == DType::bf16) return has(dnnl::cpu_isa::avx512_core_bf16);
-    if (dtype == DType::f16) return has(dnnl::cpu_isa::avx512_core_fp16);
-    return dtype == DType::f32;
 }
 
 Dims dims_of(const Shape& shape) { return {shape.begin(), shape.end()}; }

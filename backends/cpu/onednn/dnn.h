@@ -1,7 +1,6 @@
-// backends/cpu/onednn/dnn.h -- the basis of the CPU's neural-network kernels: oneDNN primitives as
-// Executables, and conversions before and after primitives and hand-written kernels. In: types.
-// Out: Executables that may run in several threads, and allocate nothing after their first run,
-// which makes a primitive's code.
+// backends/cpu/onednn/dnn.h -- oneDNN primitives as Executables. In: types. Out: Executables that
+// may run in several threads, and allocate nothing after their first run, which makes a primitive's
+// code.
 //
 // Layouts between convolutions, measured on two cores of a Zen 5 (FMA peak 530-600 GFLOP/s),
 // oneDNN 3.2, the convolutions of a ResNet-18 training step at 8 x 3 x 224 x 224 (85 GFLOP), in
@@ -28,37 +27,15 @@
 
 #include <dnnl.hpp>
 
-#include "backends/cpu/cpu_device.h"
-#include "backends/cpu/executable.h"
+#include "backends/cpu/convert.h"
+#include "backends/cpu/products.h"
 #include "runtime/core/device.h"
 #include "runtime/ops/window.h"
 
-namespace megjit::cpu {
-
-// Rounds up, so that parts of a workspace begin on cache lines.
-inline size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-// Prepares results of `bytes` zeros each: the sums over empty axes.
-Prepared make_zeros(std::span<const runtime::Type> outputs);
-
-// --- conversions ----------------------------------------------------------------------------
-
-// Prepares the same op with every float16 and bfloat16 operand in float32, and converts operands
-// and results in the workspace. Null when there is none.
-Prepared in_float32(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
-                    Prepare prepare);
-
-// Prepares as in_float32 does, with operands of `main`'s rank (3 and above) in `main`'s layout.
-Prepared in_float32_like(const runtime::Type& main, const runtime::OpCall& call,
-                         std::span<const runtime::Type> outputs, Prepare prepare);
-
-// --- oneDNN -------------------------------------------------------------------------------
-
-namespace dnn {
+namespace megjit::cpu { namespace dnn {
 
 dnnl::engine& engine();
 dnnl::memory::data_type data_type(runtime::DType dtype);
-bool computes_natively(runtime::DType dtype);  // can this CPU compute in float16 or bfloat16?
 
 using Dims = dnnl::memory::dims;
 Dims dims_of(const runtime::Shape& shape);
@@ -104,5 +81,4 @@ Prepared make(const runtime::OpCall& call, const Create& create, std::vector<Ope
 // kernel.
 dnnl::memory::desc preferred(const Create& create, int arg);
 
-}  // namespace dnn
-}  // namespace megjit::cpu
+}}  // namespace megjit::cpu::dnn

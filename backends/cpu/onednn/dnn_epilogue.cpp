@@ -94,15 +94,10 @@ private:
     size_t addend_ = 0;
 };
 
-// How the result lies in memory: as [outer, channels, inner]; consecutive outer indices are `step`
-// elements apart.
-struct Rows {
-    int64_t outer = 1, channels = 1, inner = 1, step = 1;
-};
-
-Rows rows_of(const memory::desc& result, int channel) {
+// The result's elements are contiguous, but for some columns of a matrix.
+EpilogueRows rows_of(const memory::desc& result, int channel) {
     const Dims dims = result.get_dims(), strides = result.get_strides();
-    Rows rows{.channels = dims[channel], .inner = strides[channel]};
+    EpilogueRows rows{.channels = dims[channel], .inner = strides[channel]};
     rows.step = rows.inner == 1 && channel > 0 && channel + 1 == result.get_ndims()
                     ? strides[channel - 1]  // for some columns of a matrix
                     : rows.channels * rows.inner;
@@ -112,43 +107,11 @@ Rows rows_of(const memory::desc& result, int channel) {
     return rows;
 }
 
-void apply(const EpilogueStep& step, const float* operand, const Rows& rows, float* y, int64_t lo,
-           int64_t hi) {
-    const int64_t size = rows.channels * rows.inner;
-    for (int64_t first = lo * rows.step; first < hi * rows.step; first += rows.step)
-        switch (step.kind) {
-            case Kind::relu:
-                for (int64_t i = first; i < first + size; ++i)
-                    y[i] = y[i] > 0 || y[i] != y[i] ? y[i] : 0.0f;
-                break;
-            case Kind::add:
-                for (int64_t i = first; i < first + size; ++i) y[i] += operand[i];
-                break;
-            case Kind::bias:
-                for (int64_t c = 0; c < rows.channels; ++c)
-                    for (int64_t i = 0; i < rows.inner; ++i)
-                        y[first + c * rows.inner + i] += operand[c];
-        }
-}
-
 }  // namespace
 
 Prepared epilogue_after(Prepared product, const Steps& steps, const memory::desc& result,
                         int channel) {
-    const size_t workspace = product->workspace_bytes();
-    const auto run = [product, steps, rows = rows_of(result, channel)](
-                         void* const* in, void* const* out, void* work) {
-        product->enqueue(runtime::inline_stream(), in, out, work);
-        const int64_t grain =
-            std::max<int64_t>(1, 32768 / std::max<int64_t>(1, rows.channels * rows.inner));
-        runtime::parallel_for(rows.outer, grain, 1, [&](int64_t lo, int64_t hi) {
-            for (const EpilogueStep& step : steps)
-                apply(step,
-                      step.takes_operand() ? static_cast<const float*>(in[step.operand]) : nullptr,
-                      rows, static_cast<float*>(out[0]), lo, hi);
-        });
-    };
-    return executable(run, workspace);
+    return steps_after(std::move(product), steps, rows_of(result, channel));
 }
 
 Prepared make_with_epilogue(const OpCall& call, const Steps& all_steps, const CreateWith& create,

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/cpu/epilogue.h"
 #include "backends/cpu/onednn/dnn.h"
-#include "runtime/ops/epilogue.h"
 
 namespace megjit::cpu::dnn {
 

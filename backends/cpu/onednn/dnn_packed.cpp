@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "backends/cpu/kernels/winograd.h"
-#include "backends/cpu/onednn/dnn_convert.h"
 #include "runtime/host/mutex.h"
 
 namespace megjit::cpu {

@@ -118,9 +118,9 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
     if (y.numel() == 0 || p.k == 0) return make_zeros(outputs);
     const DType dtype = call.inputs[0].dtype;
     if (!is_floating(dtype)) {
-        if (dtype != DType::i8 || runtime::isa() < runtime::Isa::avx512_vnni)
+        if (dtype != DType::i8 || !runtime::has_vnni())
             return prepare_integer_product(p, dtype, y.dtype);
-    } else if (!dnn::computes_natively(dtype)) {
+    } else if (!computes_natively(dtype)) {
         return in_float32(call, outputs, prepare_matmul);
     }
     if (!dnn::is_packed_for(right_matrix(p, dtype), call.inputs[1]))
@@ -166,7 +166,7 @@ runtime::Layout packed_matmul_weights(const OpCall& call, std::span<const Type> 
 // time.
 bool has_instructions(const OpCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    return dtype != DType::f32 && dnn::computes_natively(dtype);
+    return dtype != DType::f32 && computes_natively(dtype);
 }
 
 }  // namespace

@@ -2,15 +2,7 @@
 // s32 accumulator, scale, bias, relu and saturation in one step. oneDNN computes it on CPUs with
 // VNNI, which multiplies and adds exactly; on older CPUs it would have to halve the weights, and
 // integer_conv.h computes it instead. Both give the same integers.
-//
-// Packing 512 x 512 x 3 x 3 weights takes 13 ms (it also sums them, for signed activations), the
-// convolution at 7 x 7 0.2 ms (two cores of a Zen 5, oneDNN 3.2). So the last packed weights are
-// kept, and packed again only when they change.
-#include <atomic>
-#include <cstdlib>
-#include <cstring>
-
-#include "backends/cpu/kernels/integer_conv.h"
+#include "backends/cpu/kernels/quantized_conv.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "runtime/host/isa.h"
 #include "runtime/ops/conv.h"
@@ -37,74 +29,11 @@ dnnl::primitive_attr attributes_of(const runtime::ConvProblem& p, bool per_chann
     return attr;
 }
 
-// `conv` takes the weights in the form that `pack` makes. A copy of the last packed weights shows
-// whether they are still the same: comparing reads each byte once, while packing takes some
-// nanoseconds for each.
-class PackingExecutable final : public runtime::Executable {
-public:
-    PackingExecutable(Prepared conv, Prepared pack, size_t dense_bytes, size_t packed_bytes)
-        : conv_(std::move(conv)),
-          pack_(std::move(pack)),
-          dense_bytes_(dense_bytes),
-          packed_bytes_(packed_bytes) {}
-
-    size_t workspace_bytes() const override {
-        return std::max(conv_->workspace_bytes(), pack_->workspace_bytes());
-    }
-
-    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
-                 void* workspace) const override {
-        std::shared_ptr<const Weights> weights = last_.load();
-        if (!weights || std::memcmp(weights->dense.get(), inputs[1], dense_bytes_) != 0) {
-            weights = packed(inputs[1], workspace);
-            last_.store(weights);
-        }
-        void* const operands[] = {inputs[0], weights->packed.get(), inputs[2], inputs[3]};
-        conv_->enqueue(stream, operands, outputs, workspace);
-    }
-
-private:
-    struct Free {
-        void operator()(void* memory) const { std::free(memory); }
-    };
-    using Bytes = std::unique_ptr<void, Free>;
-    struct Weights {
-        Bytes dense, packed;
-    };
-
-    static Bytes bytes(size_t count) {
-        constexpr size_t kAlign = 64;
-        Bytes made(std::aligned_alloc(kAlign, (count + kAlign) / kAlign * kAlign));
-        if (!made)
-            throw runtime::DeviceError(runtime::cat("quantized_conv: out of memory for ", count,
-                                                    " bytes of packed weights"));
-        return made;
-    }
-
-    std::shared_ptr<const Weights> packed(const void* dense, void* workspace) const {
-        auto made = std::make_shared<Weights>(Weights{bytes(dense_bytes_), bytes(packed_bytes_)});
-        std::memcpy(made->dense.get(), dense, dense_bytes_);
-        void* from = made->dense.get();
-        void* to = made->packed.get();
-        pack_->enqueue(runtime::inline_stream(), &from, &to, workspace);
-        return made;
-    }
-
-    Prepared conv_, pack_;
-    size_t dense_bytes_ = 0, packed_bytes_ = 0;
-    mutable std::atomic<std::shared_ptr<const Weights>> last_;
-};
-
 Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> outputs) {
     const runtime::ConvProblem p = runtime::conv_problem(call, outputs);
     const Type &x = p.x, &w = p.w, &y = p.y;
     if (y.numel() == 0) return make_zeros(outputs);
-    if (runtime::isa() < runtime::Isa::avx512_vnni) {
-        IntegerPack made = prepare_integer_pack(call, outputs);
-        return std::make_shared<const PackingExecutable>(prepare_integer_conv(call, outputs),
-                                                         std::move(made.pack), w.bytes(),
-                                                         made.packed_bytes);
-    }
+    if (!runtime::has_vnni()) return prepare_plain_quantized_conv(call, outputs);
     const bool any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
     const auto weights = [&](bool any) {
         return dnn::weights_of(w, p.groups, memory::data_type::s8, any);
@@ -138,8 +67,7 @@ Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> output
     };
     Prepared pack = dnn::make(call, reorder,
                               {{DNNL_ARG_FROM, false, 0, dense}, {DNNL_ARG_TO, true, 0, packed}});
-    return std::make_shared<const PackingExecutable>(std::move(conv), std::move(pack),
-                                                     dense.get_size(), packed.get_size());
+    return with_last_packed(std::move(conv), std::move(pack), dense.get_size(), packed.get_size());
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <new>
 
 #include "backends/cpu/vm/vm_kernels.h"
-#include "runtime/host/isa.h"
 #include "runtime/host/parallel.h"
 
 namespace megjit::cpu {
@@ -334,7 +333,7 @@ std::shared_ptr<const Executable> prepare_vm(const KernelIR& kernel, const Launc
 }
 
 const VmKernels& vm_kernels() {
-    static const VmKernels kernels = has_avx512() ? avx512::vm_kernels() : avx2::vm_kernels();
+    static const VmKernels kernels = MEGJIT_BEST(vm_kernels());
     return kernels;
 }
 

@@ -1,12 +1,12 @@
 // backends/cpu/vm/vm_kernels.h -- the loops of the element-wise VM: one for each scalar instruction
-// and type, and loads and stores that widen and narrow. Compiled once for each instruction set
-// (vm_kernels_avx2.cpp and vm_kernels_avx512.cpp from vm_kernels.inl: their intrinsics need files
-// of their own), chosen by runtime::isa().
+// and type, and loads and stores that widen and narrow. vm_kernels.inl is compiled once per level
+// of levels.h, in a file of its own (backends/cpu/CMakeLists.txt).
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
+#include "backends/cpu/levels.h"
 #include "runtime/core/scalar.h"
 
 namespace megjit::cpu {
@@ -31,12 +31,7 @@ struct VmKernels {
     StoreFn (*store)(DType dtype) = nullptr;
 };
 
-namespace avx2 {
-VmKernels vm_kernels();
-}
-namespace avx512 {
-VmKernels vm_kernels();
-}
+MEGJIT_AT_EACH_LEVEL(VmKernels vm_kernels();)
 
 // The best ones for runtime::isa().
 const VmKernels& vm_kernels();

@@ -342,15 +342,9 @@ StepFn step(ScalarOp op, ScalarType taken, ScalarType gives) {
 }
 
 // float16 is rounded by the hardware, as in runtime/host/half.h; bfloat16 by hand.
-#ifdef __AVX512F__
-F32 widen_half(const void* from) { return {_mm512_cvtph_ps(load<__m256i>(from))}; }
-void store_half(void* to, F32 x) { store(to, _mm512_cvtps_ph(x.v, kToEven)); }
-F32 narrow_half(F32 x) { return {_mm512_cvtph_ps(_mm512_cvtps_ph(x.v, kToEven))}; }
-#else
-F32 widen_half(const void* from) { return {_mm256_cvtph_ps(load<__m128i>(from))}; }
-void store_half(void* to, F32 x) { store(to, _mm256_cvtps_ph(x.v, kToEven & 7)); }
-F32 narrow_half(F32 x) { return {_mm256_cvtph_ps(_mm256_cvtps_ph(x.v, kToEven & 7))}; }
-#endif
+F32 widen_half(const void* from) { return {floats_of(load<Halves>(from))}; }
+void store_half(void* to, F32 x) { store(to, halves_of(x.v)); }
+F32 narrow_half(F32 x) { return {floats_of(halves_of(x.v))}; }
 F32 narrow_bfloat(F32 x) {
     const I32 bits = bits_of(x);
     const I32 rounded = (bits + 0x7FFF) + (shr_logical(bits, 16) & splat(1));
@@ -383,7 +377,7 @@ template <class T>
 struct Lanes {
     typedef T Small __attribute__((vector_size(sizeof(T) * kLanes)));
     static I32 widen(const void* from) {
-        return {__builtin_convertvector(load<Small>(from), IntVector)};
+        return {__builtin_convertvector(load<Small>(from), Ints)};
     }
     static void narrow(void* to, I32 x) { store(to, __builtin_convertvector(x.v, Small)); }
 };

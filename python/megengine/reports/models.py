@@ -293,7 +293,7 @@ class Call:
             file = self._model.file or str(Path(work) / "model.mge")
             if self._traced:
                 self._traced.dump(file, arg_names=[each.name for each in self._model.inputs], output_names=self.names)
-            package.run_static(file, folder, ["avx2"], "", "net", False)
+            package.run_static(file, folder, list(package.LEVELS[:1]), "", "net", False)
 
 
 def check(called: Call, model: Model, arrays: list[np.ndarray], against: str, tolerance: float) -> int:

@@ -13,7 +13,8 @@ from megengine._files.disk import written_whole
 from megengine.core._sizes import to_bytes
 from megengine.utils.comp_graph_tools import load_file
 
-LEVELS = ("avx2", "avx512", "avx512_vnni", "amx")
+_ARM = ("neon", "dotprod", "i8mm", "bf16", "sve2")
+LEVELS = _ARM if _core.machine_isa() in _ARM else ("avx2", "avx512", "avx512_vnni", "amx")
 
 
 def extend(file: str, opt_level: int, memory_limit: int) -> None:
@@ -88,7 +89,7 @@ def run_static(file: str, folder: str, levels: list[str], function: str, name: s
     """
     _refuse_unknown(levels)
     if len(levels) != 1 or LEVELS.index(levels[0]) > LEVELS.index(_core.machine_isa()):
-        raise ValueError(f"package: --static is for one instruction set that this machine has, not {', '.join(levels)}\n  fix: --isa avx2")
+        raise ValueError(f"package: --static is for one instruction set that this machine has, not {', '.join(levels)}\n  fix: --isa {LEVELS[0]}")
     return _run_at(levels[0], f"write_static({file!r}, {folder!r}, {function!r}, {name!r}, {keeps_states})")
 
 

@@ -1,15 +1,13 @@
-// backends/cpu/onednn/dnn_convert.cpp -- converts other dtypes and layouts for kernels that compute
-// float32 in one layout.
-#include <algorithm>
+#include "backends/cpu/convert.h"
 
-#include "backends/cpu/onednn/dnn.h"
-#include "backends/cpu/onednn/dnn_convert.h"
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/instructions.h"
 #include "runtime/host/half.h"
 #include "runtime/host/parallel.h"
 
-#include <immintrin.h>
-
-#define MEGJIT_KERNELS "backends/cpu/onednn/dnn_convert.inl"
+#define MEGJIT_KERNELS "backends/cpu/convert.inl"
 #include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {

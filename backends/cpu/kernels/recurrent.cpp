@@ -1,19 +1,18 @@
-// backends/cpu/onednn/recurrent.cpp -- recurrent layers: a product with w_hh for each step, and a
+// backends/cpu/kernels/recurrent.cpp -- recurrent layers: a product with w_hh for each step, and a
 // loop over its gates. The weights are packed once in each call, and the product's result stays in
 // the cache. Threads that share each product would wait for each other at each step: so an lstm of
 // 100 steps, with 32 x 256 states, took 27 ms on two busy cores of a Sapphire Rapids, and 13 ms
 // with the batch divided in two.
 #include <algorithm>
 
+#include "backends/cpu/convert.h"
 #include "backends/cpu/kernels/recurrent_cells.h"
-#include "backends/cpu/onednn/dnn.h"
-#include "runtime/host/isa.h"
+#include "backends/cpu/products.h"
 #include "runtime/host/parallel.h"
 
 namespace megjit::cpu {
 namespace {
 
-using dnnl::memory;
 using runtime::inline_stream;
 using runtime::OpCall;
 using runtime::parallel_for;
@@ -23,15 +22,13 @@ constexpr int64_t kCellGrain = 2048;  // this many states are worth a thread
 constexpr int64_t kPartRows = 8;  // this many rows of a batch are worth a thread for all steps
 
 const RecurrentCells& recurrent_cells() {
-    static const RecurrentCells cells =
-        runtime::has_avx512() ? avx512::recurrent_cells() : avx2::recurrent_cells();
+    static const RecurrentCells cells = MEGJIT_BEST(recurrent_cells());
     return cells;
 }
 
-// Computes y = x w for [rows, inner] and [inner, columns], with w packed as oneDNN prefers it. The
-// rows are divided into parts, one for each thread, which go through all steps without waiting for
-// each other; where that gives a thread too little, there is one part, and the threads share each
-// product.
+// Computes y = x w for [rows, inner] and [inner, columns], with w packed. The rows are divided into
+// parts, one for each thread, which go through all steps without waiting for each other; where that
+// gives a thread too little, there is one part, and the threads share each product.
 class PackedProduct {
 public:
     struct Part {
@@ -40,27 +37,21 @@ public:
         size_t result = 0, scratch = 0;  // places in the workspace
     };
 
-    // `dense`: the order of w in memory, [inner, columns].
-    PackedProduct(const OpCall& call, int64_t rows, const memory::desc& dense)
-        : inner_(dense.get_dims()[0]), columns_(dense.get_dims()[1]) {
+    PackedProduct(const OpCall& call, int64_t rows, const Matrix& w)
+        : inner_(w.rows), columns_(w.columns) {
         const int64_t threads = runtime::thread_count(),
                       count = rows >= kPartRows * threads ? threads : 1;
-        const memory::desc packed = dnn::preferred(create(rows / count), DNNL_ARG_WEIGHTS);
-        pack_ = dnn::make(call, [=] {
-            return dnnl::reorder::primitive_desc(dnn::engine(), dense, dnn::engine(), packed,
-                                                 dnn::attributes());
-        }, {{DNNL_ARG_FROM, false, 0, dense}, {DNNL_ARG_TO, true, 0, packed}});
-        workspace_ = weights_ = aligned(packed.get_size());
+        const PackedFactor factor = pack_factor(call, w, rows / count);
+        pack_ = factor.pack;
+        workspace_ = weights_ = aligned(factor.bytes);
         for (int64_t i = 0; i < count; ++i) {
             Part part;
             part.first = rows * i / count;
             part.rows = rows * (i + 1) / count - part.first;
-            part.product = dnn::make(call, create(part.rows),
-                                     {{DNNL_ARG_SRC, false, 0, matrix(part.rows, inner_)},
-                                      {DNNL_ARG_WEIGHTS, false, 1, packed},
-                                      {DNNL_ARG_DST, true, 0, matrix(part.rows, columns_)}});
+            part.product = factor.product(part.rows);
             part.result = workspace_;
-            part.scratch = part.result + aligned(matrix(part.rows, columns_).get_size());
+            part.scratch =
+                part.result + aligned(static_cast<size_t>(part.rows * columns_) * sizeof(float));
             workspace_ = part.scratch + aligned(part.product->workspace_bytes());
             parts_.push_back(std::move(part));
         }
@@ -94,16 +85,6 @@ public:
     }
 
 private:
-    static memory::desc matrix(int64_t rows, int64_t columns) {
-        return {{rows, columns}, memory::data_type::f32, memory::format_tag::ab};
-    }
-    dnn::Create create(int64_t rows) const {
-        const memory::desc any({inner_, columns_}, memory::data_type::f32, memory::format_tag::any);
-        return [x = matrix(rows, inner_), any, y = matrix(rows, columns_)] {
-            return dnnl::matmul::primitive_desc(dnn::engine(), x, any, y, dnn::attributes());
-        };
-    }
-
     int64_t inner_, columns_;
     Prepared pack_;
     std::vector<Part> parts_;
@@ -118,12 +99,8 @@ struct Layer {
           hidden(call.inputs[1].shape[1]),
           width(call.inputs[1].shape[0]),
           reverse(call.flag("reverse")),
-          product(
-              call, n,
-              backward
-                  ? memory::desc({width, hidden}, memory::data_type::f32, memory::format_tag::ab)
-                  : memory::desc({hidden, width}, memory::data_type::f32, memory::format_tag::ba)) {
-    }
+          product(call, n,
+                  backward ? dense_matrix(width, hidden) : Matrix{hidden, width, 1, hidden}) {}
 
     // Calls step(t, before, row, rows, product), in the order of computation; `before` is the step
     // before t, or -1. x_of(t): what the product reads of step t, or before the first step for -1.

@@ -1,4 +1,4 @@
-// backends/cpu/onednn/dnn_pool.inl -- windows of pooling: planes of row-major tensors, windows of
+// backends/cpu/kernels/pool.inl -- windows of pooling: planes of row-major tensors, windows of
 // channels_last ones. See each_isa.h.
 
 void max_plane(const Pooling& p, const float* x, float* y, float* line) {

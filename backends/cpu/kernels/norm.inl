@@ -1,4 +1,4 @@
-// backends/cpu/onednn/dnn_norm.inl -- sums and maps of normalization, over runs of one group and
+// backends/cpu/kernels/norm.inl -- sums and maps of normalization, over runs of one group and
 // over rows with one group per column. See each_isa.h.
 
 #include "backends/cpu/kernels/ordered_sums.inl"

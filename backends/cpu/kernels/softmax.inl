@@ -1,4 +1,4 @@
-// backends/cpu/onednn/dnn_softmax.inl -- softmax of rows and of strips of columns. See each_isa.h.
+// backends/cpu/kernels/softmax.inl -- softmax of rows and of strips of columns. See each_isa.h.
 
 #include "backends/cpu/kernels/ordered_sums.inl"
 

@@ -1,2 +1,0 @@
-// This file is compiled for AVX-512; see recurrent_cells.h.
-#include "backends/cpu/kernels/recurrent_cells.inl"
