@@ -107,6 +107,10 @@ const std::vector<ConvCase> kConvCases = {
     {"depthwise_odd", {1, 7, 9, 9}, {14, 1, 3, 3}, {2}, {1}, {1}, 7},
     {"line", {2, 4, 31}, {8, 4, 5}, {2}, {2}},
     {"line_groups", {3, 6, 20}, {6, 2, 3}, {1}, {1}, {2}, 3},
+    {"line_depthwise", {2, 20, 40}, {20, 1, 7}, {1}, {3}, {1}, 20},
+    {"channels_doubled", {2, 21, 9, 10}, {42, 1, 5, 5}, {1}, {2}, {1}, 21},
+    {"channels_joined", {2, 42, 9, 10}, {14, 3, 3, 3}, {1}, {1}, {1}, 14},
+    {"groups_of_6_to_10", {2, 18, 12, 12}, {30, 6, 3, 3}, {1}, {1}, {1}, 3},
     {"volume", {1, 4, 6, 7, 8}, {8, 4, 3, 3, 3}, {1}, {1}},
     {"volume_strided", {2, 3, 7, 6, 5}, {4, 3, 2, 3, 1}, {2, 1, 2}, {0, 1, 0}},
     {"wide_padding", {1, 3, 4, 4}, {4, 3, 3, 3}, {1}, {4}},
@@ -144,8 +148,10 @@ Values naive_filter_gradient(const Values& x, const Values& dy, const ConvCase& 
                                 const int64_t column =
                                     q * at(c.stride, 1) - at(c.padding, 1) + l * at(c.dilation, 1);
                                 if (column < 0 || column >= in[3]) continue;
-                                dw[index] += x[((n * in[1] + i) * in[2] + row) * in[3] + column] *
-                                             dy[((n * out[1] + o) * out[2] + r) * out[3] + q];
+                                const int64_t channel = o / (c.w[0] / c.groups) * c.w[1] + i;
+                                dw[index] +=
+                                    x[((n * in[1] + channel) * in[2] + row) * in[3] + column] *
+                                    dy[((n * out[1] + o) * out[2] + r) * out[3] + q];
                             }
                         }
     return dw;
@@ -189,6 +195,23 @@ const std::vector<ConvCase> kFilterCases = {
     {"points_in_steps_with_padding", {3, 20, 11, 12}, {30, 20, 1, 1}, {3, 2}, {2, 1}},
     {"many_points_of_many_channels", {2, 300, 23, 21}, {270, 300, 1, 1}},
     {"one_channel", {4, 1, 12, 12}, {1, 1, 3, 3}, {1}, {1}},
+    {"depthwise5x5", {2, 19, 14, 15}, {19, 1, 5, 5}, {2}, {2}, {1}, 19},
+    {"depthwise7x7", {3, 48, 23, 70}, {48, 1, 7, 7}, {1}, {3}, {1}, 48},
+    {"depthwise9x9", {2, 16, 11, 12}, {16, 1, 9, 9}, {1}, {4}, {1}, 16},
+    {"depthwise3x5", {3, 37, 13, 11}, {37, 1, 3, 5}, {1}, {1, 2}, {1}, 37},
+    {"depthwise_of_one_image", {1, 64, 41, 29}, {64, 1, 3, 4}, {2, 1}, {1, 0}, {1}, 64},
+    {"depthwise_of_many_pixels", {1, 24, 113, 101}, {24, 1, 2, 4}, {2}, {1}, {1}, 24},
+    {"depthwise_dilated", {2, 33, 17, 16}, {33, 1, 3, 3}, {2, 1}, {2, 3}, {2, 3}, 33},
+    {"depthwise_points", {3, 20, 9, 14}, {20, 1, 1, 4}, {2}, {1}, {1}, 20},
+    {"depthwise_long_rows", {2, 6, 2, 401}, {6, 1, 2, 6}, {1, 2}, {1, 2}, {1}, 6},
+    {"depthwise_tall", {2, 24, 40, 5}, {24, 1, 11, 2}, {1}, {10, 1}, {2, 1}, 24},
+    {"depthwise_padding_without_pixels", {2, 5, 4, 3}, {5, 1, 3, 4}, {3, 2}, {5, 4}, {1}, 5},
+    {"groups_of_2", {3, 30, 13, 12}, {30, 2, 3, 3}, {1}, {1}, {1}, 15},
+    {"groups_of_4", {3, 44, 15, 13}, {44, 4, 3, 3}, {1}, {1}, {1}, 11},
+    {"groups_of_4_to_2", {2, 24, 9, 8}, {12, 4, 5, 5}, {1}, {2}, {1}, 6},
+    {"groups_of_8_in_steps", {2, 48, 19, 20}, {48, 8, 3, 3}, {2}, {1}, {1}, 6},
+    {"groups_of_16", {2, 48, 9, 8}, {48, 16, 3, 5}, {1}, {1, 2}, {1}, 3},
+    {"groups_of_32_dilated", {2, 64, 11, 9}, {64, 32, 3, 3}, {1}, {2}, {2}, 2},
 };
 
 INSTANTIATE_TEST_SUITE_P(

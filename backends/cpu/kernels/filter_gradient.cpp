@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/kernels/conv_panels.h"
 #include "runtime/host/parallel.h"
 
 namespace megjit::cpu { namespace {
@@ -12,16 +13,6 @@ namespace megjit::cpu { namespace {
 struct Strip {
     int64_t images = 1, rows = 1, columns = 1;
     int64_t image_step = 0, row_step = 0, column_step = 0, lanes_step = 0;
-};
-
-// Elements from one pixel to the next, and from one channel to the next.
-struct PixelSteps {
-    int64_t pixel = 1, channel = 1;
-};
-
-// Sums that lie `step` elements apart and are added in turn.
-struct PartialSums {
-    int64_t count = 1, step = 0;
 };
 
 }}  // namespace megjit::cpu
@@ -37,44 +28,17 @@ using runtime::Layout;
 using runtime::parallel_for;
 using runtime::Type;
 
-int64_t parts_of(int64_t n, int64_t part) { return (n + part - 1) / part; }
-// The size of equal parts of at most `most`.
-int64_t even_part(int64_t n, int64_t most) { return parts_of(n, parts_of(n, most)); }
-int64_t aligned_floats(int64_t n) { return parts_of(n, 16) * 16; }
+// An operand whose channels are packed by panels.
+struct Operand : ConvOperand {
+    using ConvOperand::ConvOperand;
 
-// x or y: how it lies in memory, and how it is packed. Packed pixels form a grid, which includes
-// the padding and leaves out what a 1x1 kernel steps over.
-struct Operand {
-    explicit Operand(const Type& type)
-        : channels(type.shape[1]), is_planar(type.layout == Layout::row_major) {
-        for (int axis = 2; axis < type.rank(); ++axis)
-            (axis + 1 < type.rank() ? extent[0] : extent[1]) *= type.shape[axis];
-    }
-
-    int64_t channels = 0, extent[2] = {1, 1};
-    bool is_planar = false;
-    int64_t step[2] = {1, 1}, padding[2] = {};  // grid point i is pixel i * step - padding
-    int64_t stride[2] = {1, 1}, reach[2] = {};  // of the window, in grid points
     int64_t panel = 0, panels = 0;  // channels that are packed together
     bool is_read_in_place = false;
 
-    int64_t grid(int axis, int64_t places) const {
-        return (places - 1) * stride[axis] + reach[axis] + 1;
-    }
     void set_panel(int64_t size) { panel = size, panels = parts_of(channels, size); }
     int64_t panel_channels(int64_t i) const { return std::min(panel, channels - i * panel); }
     bool can_be_read_in_place() const {
         return !is_planar && step[0] == 1 && step[1] == 1 && padding[0] == 0 && padding[1] == 0;
-    }
-    const float* pixel(const float* data, int64_t image, int64_t row, int64_t column,
-                       int64_t channel) const {
-        const int64_t pixels = extent[0] * extent[1], at = row * extent[1] + column;
-        return data + (is_planar ? (image * channels + channel) * pixels + at
-                                 : (image * pixels + at) * channels + channel);
-    }
-    PixelSteps steps() const {
-        return is_planar ? PixelSteps{step[1], extent[0] * extent[1]}
-                         : PixelSteps{step[1] * channels, 1};
     }
 };
 
@@ -99,22 +63,19 @@ struct FilterGradient {
     static constexpr int64_t kTapRows = 48, kPointRows = 64;
 
     explicit FilterGradient(const ConvProblem& p)
-        : rows(p.x), lanes(p.y), images(p.x.shape[0]), places{lanes.extent[0], lanes.extent[1]} {
-        int64_t dilation[2] = {1, 1};
-        for (int i = 0; i < p.window.dims; ++i) {
-            const int axis = std::max(0, 2 - p.window.dims + i);  // three axes: a 1x1 kernel
-            kernel[axis] = p.window.kernel[i], dilation[axis] = p.window.dilation[i];
-            rows.padding[axis] = p.window.padding[i];
-            (kernel[axis] == 1 ? rows.step : rows.stride)[axis] = p.window.stride[i];
-            rows.reach[axis] = (kernel[axis] - 1) * dilation[axis];
-        }
+        : rows(p.x),
+          lanes(p.y),
+          images(p.x.shape[0]),
+          places{lanes.extent[0], lanes.extent[1]},
+          window(p.window) {
+        rows.set_window(p.window);
         is_turned = taps() > 1 || rows.channels >= lanes.channels;
         if (!is_turned) std::swap(rows, lanes);
-        set_panels(dilation);
+        set_panels();
         cut();
     }
 
-    int64_t taps() const { return kernel[0] * kernel[1]; }
+    int64_t taps() const { return window.count(); }
     // Floats of the sums of a panel of rows and a panel of lanes.
     int64_t panel_sums() const { return taps() * rows.panel * lanes.panel; }
     int64_t sums() const { return rows.panels * lanes.panels * panel_sums(); }
@@ -135,21 +96,17 @@ struct FilterGradient {
     }
 
     Operand rows, lanes;
-    int64_t images = 0, places[2] = {1, 1}, kernel[2] = {1, 1};
+    int64_t images = 0, places[2] = {1, 1};
+    WindowTaps window;  // a run of taps is one run of rows
     bool is_turned = true;  // x gives the rows, so w [oc, ic] is the sums transposed
-    // The taps of a kernel's row are neighbors in packed x, unless it is dilated: a run of
-    // `run_taps` taps is one run of rows. tap_step: grid points from one tap to the next.
-    int64_t runs = 1, run_taps = 1, tap_step[2] = {1, 1};
     int64_t strip_images = 1, strip_rows = 1, strip_columns = 1;
     int64_t block_images = 1, block_rows = 1, blocks = 1, parts = 1;
 
 private:
-    void set_panels(const int64_t (&dilation)[2]) {
-        run_taps = dilation[1] == 1 ? kernel[1] : 1;
-        runs = taps() / run_taps;
-        for (int axis = 0; axis < 2; ++axis) tap_step[axis] = dilation[axis];
-        rows.set_panel(even_part(
-            rows.channels, run_taps == 1 ? kPointRows : std::max<int64_t>(1, kTapRows / run_taps)));
+    void set_panels() {
+        const int64_t run = window.run_taps;
+        rows.set_panel(
+            even_part(rows.channels, run == 1 ? kPointRows : std::max<int64_t>(1, kTapRows / run)));
         const int64_t vector = MEGJIT_BEST(kLanes), whole = MEGJIT_BEST(kLanePanel);
         lanes.set_panel(std::min(whole, parts_of(lanes.channels, vector) * vector));
         const bool is_narrow = lanes.channels <= MEGJIT_BEST(kInPlace);
@@ -180,15 +137,6 @@ private:
         parts = std::clamp<int64_t>(kPartsBytes / sum_bytes, 1, std::min(blocks, kMostParts));
     }
 };
-
-// A range of indexes.
-struct Range {
-    int64_t begin = 0, end = 0;
-};
-// The index-th of `count` equal ranges of [0, n).
-Range share_of(int64_t n, int64_t index, int64_t count) {
-    return {n * index / count, n * (index + 1) / count};
-}
 
 // How threads share the work: each computes some parts of some panels, and packs what it needs, so
 // that none waits for another one.
@@ -292,25 +240,19 @@ private:
     // Packs the index-th row of the grid of the block's images.
     void pack_row(const Operand& o, const float* data, const Block& b, int64_t index, Range panels,
                   float* packed) const {
-        const int64_t grid_rows = o.grid(0, b.rows), columns = o.grid(1, g_.places[1]),
-                      image = b.image + index / grid_rows,
-                      row = (b.row * o.stride[0] + index % grid_rows) * o.step[0] - o.padding[0];
-        const bool is_there = row >= 0 && row < o.extent[0];
-        const int64_t before =
-                          is_there ? std::min(parts_of(o.padding[1], o.step[1]), columns) : columns,
-                      column = before * o.step[1] - o.padding[1],
-                      count = std::clamp<int64_t>(parts_of(o.extent[1] - column, o.step[1]), 0,
-                                                  columns - before);
+        const int64_t grid_rows = o.grid(0, b.rows), columns = o.grid(1, g_.places[1]);
+        const GridRow at = o.grid_row(b.row * o.stride[0] + index % grid_rows, columns);
         for (int64_t i = panels.begin; i < panels.end; ++i) {
             float* const to = packed + (i - panels.begin) * g_.packed_panel(o, b.images, b.rows) +
                               index * columns * o.panel;
-            std::fill_n(to, before * o.panel, 0.0f);
-            if (count > 0)
-                MEGJIT_BEST(pack_pixels)(o.steps(), o.pixel(data, image, row, column, i * o.panel),
-                                         count, o.panel_channels(i), o.panel,
-                                         to + before * o.panel);
-            std::fill_n(to + (before + count) * o.panel, (columns - before - count) * o.panel,
-                        0.0f);
+            std::fill_n(to, at.before * o.panel, 0.0f);
+            if (at.count > 0)
+                MEGJIT_BEST(pack_pixels)(
+                    o.steps(),
+                    o.pixel(data, b.image + index / grid_rows, at.row, at.column, i * o.panel),
+                    at.count, o.panel_channels(i), o.panel, to + at.before * o.panel);
+            std::fill_n(to + (at.before + at.count) * o.panel,
+                        (columns - at.before - at.count) * o.panel, 0.0f);
         }
     }
 
@@ -320,9 +262,9 @@ private:
             for (int64_t i = panels.rows.begin; i < panels.rows.end; ++i) {
                 float* const sums =
                     run.sums + (keeps_sums() ? (j * g_.rows.panels + i) * g_.panel_sums() : 0);
-                for (int64_t r = 0; r < g_.runs; ++r)
-                    sum_run(run, b, panels, i, j, r, sums + r * g_.panel_sums() / g_.runs,
-                            is_first);
+                const int64_t runs = g_.window.runs();
+                for (int64_t r = 0; r < runs; ++r)
+                    sum_run(run, b, panels, i, j, r, sums + r * g_.panel_sums() / runs, is_first);
                 if (joins) join_panel(run, i, j, sums);
             }
     }
@@ -339,18 +281,16 @@ private:
         const Operand &o = g_.rows, &l = g_.lanes;
         const int64_t columns = o.grid(1, g_.places[1]),
                       grid_rows = o.is_read_in_place ? o.extent[0] : o.grid(0, b.rows),
-                      pixel = o.is_read_in_place ? o.channels : o.panel,
-                      row_taps = g_.kernel[1] / g_.run_taps;
+                      pixel = o.is_read_in_place ? o.channels : o.panel;
         Strip s{.image_step = grid_rows * columns * pixel,
                 .row_step = o.stride[0] * columns * pixel,
                 .column_step = o.stride[1] * pixel,
                 .lanes_step = l.is_read_in_place ? l.channels : l.panel};
-        const float* const rows =
-            panel_at(o, run.rows, run.packed, b, i, panels.rows.begin) +
-            (r / row_taps * g_.tap_step[0] * columns + r % row_taps * g_.tap_step[1]) * pixel;
+        const float* const rows = panel_at(o, run.rows, run.packed, b, i, panels.rows.begin) +
+                                  g_.window.run_at(r, columns) * pixel;
         const float* const lanes =
             panel_at(l, run.lanes, run.packed + packed_rows_, b, j, panels.lanes.begin);
-        const int64_t count = g_.taps() == 1 ? o.panel_channels(i) : g_.run_taps * o.panel;
+        const int64_t count = g_.taps() == 1 ? o.panel_channels(i) : g_.window.run_taps * o.panel;
         bool adds = !is_first;
         for (int64_t image = 0; image < b.images; image += g_.strip_images)
             for (int64_t row = 0; row < b.rows; row += g_.strip_rows)

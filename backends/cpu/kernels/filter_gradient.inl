@@ -1,7 +1,8 @@
-// backends/cpu/kernels/filter_gradient.inl -- packs panels, multiplies them and joins the sums: see
+// backends/cpu/kernels/filter_gradient.inl -- multiplies panels and joins the sums: see
 // filter_gradient.h. Included by each_isa.h.
 
-#include "backends/cpu/kernels/transposed_words.inl"
+#include "backends/cpu/kernels/conv_panels.inl"
+#include "backends/cpu/kernels/filter_sums.inl"
 
 // The lanes operand's channels that are computed together.
 constexpr int kMostVectors = kHasManyRegisters ? 4 : 2;
@@ -81,55 +82,6 @@ void sum_strip(int64_t count, int64_t wide, const Strip& s, const float* rows, c
         case 2: return sum_rows<2>(count, s, rows, lanes, sums, sums_step, adds);
         default: return sum_rows<1>(count, s, rows, lanes, sums, sums_step, adds);
     }
-}
-
-// Packs `count` pixels as [pixels][panel], with zeros where the panel has more channels than there
-// are. from: the first channel of the first pixel.
-void pack_pixels(const PixelSteps& steps, const float* from, int64_t count, int64_t channels,
-                 int64_t panel, float* to) {
-    if (steps.channel == 1 && steps.pixel == panel && channels == panel) {
-        std::memcpy(to, from, static_cast<size_t>(count * panel) * sizeof(float));
-        return;
-    }
-    if (steps.pixel == 1 && steps.channel != 1) {
-        transpose_words(reinterpret_cast<const uint32_t*>(from), steps.channel,
-                        reinterpret_cast<uint32_t*>(to), panel, count, channels);
-        for (int64_t i = 0; i < count && channels < panel; ++i)
-            std::fill(to + i * panel + channels, to + (i + 1) * panel, 0.0f);
-        return;
-    }
-    for (int64_t i = 0; i < count; ++i, from += steps.pixel, to += panel) {
-        if (steps.channel == 1)
-            over_lanes(channels, MEGJIT_LANES(V, c) { put(to + c, get<V>(from + c)); });
-        else
-            for (int64_t c = 0; c < channels; ++c) to[c] = from[c * steps.channel];
-        for (int64_t c = channels; c < panel; ++c) to[c] = 0;
-    }
-}
-
-template <class V>
-MEGJIT_INLINE V joined(const PartialSums& parts, const float* from) {
-    V sum = get<V>(from);
-    for (int64_t part = 1; part < parts.count; ++part) sum += get<V>(from + part * parts.step);
-    return sum;
-}
-
-// Joins a panel of sums [taps * panel][lanes] into w [lanes][channels][taps].
-void join_turned(const PartialSums& parts, const float* sums, int64_t sums_step, int64_t taps,
-                 int64_t panel, int64_t channels, int64_t lanes, float* w, int64_t w_step) {
-    const int64_t numbers = channels * taps, whole = numbers / 8 * 8, whole_lanes = lanes / 8 * 8;
-    const auto row = [&](int64_t i) { return sums + (i % taps * panel + i / taps) * sums_step; };
-    for (int64_t lane = 0; lane < whole_lanes; lane += 8)
-        for (int64_t i = 0; i < whole; i += 8) {
-            using Float8 = float __attribute__((vector_size(32)));
-            Lane8 block[8];
-            for (int r = 0; r < 8; ++r) block[r] = (Lane8)joined<Float8>(parts, row(i + r) + lane);
-            transpose_lanes(block);
-            for (int r = 0; r < 8; ++r) put(w + (lane + r) * w_step + i, block[r]);
-        }
-    for (int64_t lane = 0; lane < lanes; ++lane)
-        for (int64_t i = lane < whole_lanes ? whole : 0; i < numbers; ++i)
-            w[lane * w_step + i] = joined<float>(parts, row(i) + lane);
 }
 
 // Joins sums [rows][lanes] into w [rows][lanes].

@@ -23,6 +23,7 @@
 
 #include "backends/cpu/in_parts.h"
 #include "backends/cpu/kernels/filter_gradient.h"
+#include "backends/cpu/kernels/grouped_filter_gradient.h"
 #include "backends/cpu/kernels/winograd.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
@@ -189,6 +190,8 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     if (!computes_as_it_is(p, role)) return in_float32(call, outputs, prepare_conv<role>);
     if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return make_zeros(outputs);
     if (role == Role::filter && takes_filter_gradient(p)) return prepare_filter_gradient(p);
+    if (role == Role::filter && takes_grouped_filter_gradient(p))
+        return prepare_grouped_filter_gradient(p);
     constexpr PrepareOp again = prepare_conv<role>;
     if (Prepared parts = role == Role::filter ? sum_by_images(call, outputs, again)
                                               : by_images(call, outputs, {true, false}, again))
