@@ -223,9 +223,12 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarge
             length, kLeastPartOfColumn);
     } else {
         plan.cover = Cover::rows;
-        // Blocks are small where there are enough: while some join their sums, others load.
-        const bool fills_gpu = product(launch.extents, 0, kernel.kept()) >= 2 * kFullGrid;
-        plan.team = length <= 1024 ? kWarp : length <= 8192 || fills_gpu ? 256 : 1024;
+        // Blocks are small where there are enough: while some join their sums, others load. But few
+        // long rows are under way at once where each is walked again, so that the second walk finds
+        // them in the cache.
+        const bool prefers_small = product(launch.extents, 0, kernel.kept()) >= 2 * kFullGrid &&
+                                   kernel.passes() == 1;
+        plan.team = length <= 1024 ? kWarp : length <= 8192 || prefers_small ? 256 : 1024;
         plan.threads = std::max(plan.team, 256);
         if (plan.team > kWarp)
             plan.parts =

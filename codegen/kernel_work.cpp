@@ -57,9 +57,9 @@ double sum_of(const KernelIR& kernel, const std::vector<int>& ids) {
 }
 
 // Adds the work on elements and rows, walk by walk, and the bytes that walks after the first read
-// again.
+// again: those of all rows that the GPU has under way at once, if the cache does not hold them.
 void add_walks(KernelWork& work, const KernelIR& kernel, const LaunchShape& launch,
-               double cache_bytes) {
+               CodeTarget target, double cache_bytes) {
     const RowPlan plan = row_plan_of(kernel);
     const auto elements = static_cast<double>(launch.numel());
     double rows = 1;
@@ -78,8 +78,11 @@ void add_walks(KernelWork& work, const KernelIR& kernel, const LaunchShape& laun
             if (!read.insert(inst.bits).second) again += touched_bytes(kernel, launch, inst.bits);
         }
     }
-    constexpr double kRowsAtOnce = 2048;  // about the number of rows that a large GPU walks at once
-    const double at_once = again * std::min(1.0, kRowsAtOnce / std::max(rows, 1.0));
+    // Those of a large GPU; warps with a row each have registers for a quarter of them.
+    constexpr double kThreadsAtOnce = 132 * 2048, kMostRowsAtOnce = kThreadsAtOnce / 32 / 4;
+    const GpuPlan by = gpu_plan_of(kernel, launch, target);
+    const double rows_at_once = std::min(kMostRowsAtOnce, kThreadsAtOnce / (by.team * by.parts));
+    const double at_once = again * std::min(1.0, rows_at_once / std::max(rows, 1.0));
     if (at_once > cache_bytes) work.bytes += again;
 }
 
@@ -103,7 +106,7 @@ KernelWork work_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget
         work.halves = gpu_plan_of(kernel, launch, target).tensor_cores;
         return work;
     }
-    add_walks(work, legal, launch, cache_bytes);
+    add_walks(work, legal, launch, target, cache_bytes);
     return work;
 }
 
