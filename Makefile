@@ -122,7 +122,7 @@ test-peers: build
 	.venv-bench/bin/python benchmarks/living_together.py --ours $(PY)
 
 # PyTorch's programs on our runtime, with each release that the backend knows.
-test-torch: build
+test-torch: card
 	BENCH_SETUP_ONLY=1 benchmarks/run.sh
 	tools/test_torch.sh
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # tests/torch with each release of torch that the backend knows (KNOWN in torch_backend/_private.py), in an environment of its own: that of the
-# benchmarks if it has the release, else build/torch-RELEASE.
+# benchmarks if it has the release, else build/torch-RELEASE. Those of CUDA tensors run on the emulated card.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,4 +19,6 @@ for release in $(sed -n 's/^KNOWN = (\(.*\)).*/\1/p' python/megengine/torch_back
     "$place/bin/python" -m pip install -q --disable-pip-version-check pytest expecttest torchvision transformers scikit-learn numpy ml_dtypes tqdm
     echo "tests/torch with torch $release, in $place"
     "$place/bin/python" -m pytest tests/torch "$@"
+    echo "tests/torch/cuda on the emulated card"
+    MEGJIT_COMPILE=sync tools/torch_on_card.sh "$place/bin/python" -m pytest -rs tests/torch/cuda "$@"
 done

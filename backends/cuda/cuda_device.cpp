@@ -83,15 +83,19 @@ void register_kernel(std::string_view op, Prepare prepare, Selects computes_whol
     kernels().insert_or_assign(std::string(op), Kernel{prepare, computes_whole});
 }
 
-CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, std::string name)
+// `memory`: of a guest.
+CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, std::string name,
+                       std::shared_ptr<Allocator> memory)
     : KernelDevice(false),
       gpu_(std::move(gpu)),
       services_(services),
       name_(std::move(name)),
-      stream_(*gpu_, name_),
+      stream_(*gpu_, name_, memory.get()),
       copy_stream_(*gpu_, name_),
-      allocator_(services.make_allocator(
-          std::make_unique<Pages>(gpu_, std::vector<CudaStream*>{&stream_, &copy_stream_}))) {
+      allocator_(std::move(memory)) {
+    if (!allocator_)
+        allocator_ = services.make_allocator(
+            std::make_unique<Pages>(gpu_, std::vector<CudaStream*>{&stream_, &copy_stream_}));
     [[maybe_unused]] static const bool once = (register_all_kernels(), true);
 }
 
@@ -106,6 +110,12 @@ DeviceInfo CudaDevice::info() const {
 
 std::unique_ptr<Device> CudaDevice::sibling(std::string name) const {
     return std::unique_ptr<Device>(new CudaDevice(gpu_, services_, std::move(name)));
+}
+
+std::unique_ptr<Device> CudaDevice::guest(std::string name,
+                                          std::shared_ptr<Allocator> memory) const {
+    return std::unique_ptr<Device>(
+        new CudaDevice(gpu_, services_, std::move(name), std::move(memory)));
 }
 
 // (cuDNN's attention has no gradient for float32.)

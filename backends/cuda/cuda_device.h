@@ -42,6 +42,8 @@ public:
     std::string_view name() const override { return name_; }
     runtime::DeviceInfo info() const override;
     std::unique_ptr<runtime::Device> sibling(std::string name) const override;
+    std::unique_ptr<runtime::Device> guest(
+        std::string name, std::shared_ptr<runtime::Allocator> memory) const override;
     runtime::Allocator& allocator() override { return *allocator_; }
     runtime::Stream& stream() override { return stream_; }
     runtime::Stream& copy_stream() override { return copy_stream_; }
@@ -64,13 +66,14 @@ public:
         const codegen::CompiledKernel* code) override;
 
 private:
-    CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, std::string name);
+    CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, std::string name,
+               std::shared_ptr<runtime::Allocator> memory = nullptr);
 
     std::shared_ptr<Gpu> gpu_;
     Services services_;
     std::string name_;
     CudaStream stream_, copy_stream_;
-    std::unique_ptr<runtime::Allocator> allocator_;
+    std::shared_ptr<runtime::Allocator> allocator_;
 };
 
 // Registers one device for each GPU that the driver shows, when somebody first asks for a device

@@ -66,7 +66,8 @@ std::exception_ptr named(const std::exception_ptr& error, const std::string& op,
 // What this thread's next queued work is for, and where it reports a wrong value.
 thread_local CudaStream::Work CudaStream::next;
 
-CudaStream::CudaStream(Gpu& gpu, std::string device) : gpu_(gpu), device_(std::move(device)) {}
+CudaStream::CudaStream(Gpu& gpu, std::string device, runtime::Allocator* memory)
+    : gpu_(gpu), device_(std::move(device)), memory_(memory) {}
 
 // Precedes every call of the driver. The stream is made at the first use, so that a process that
 // forks before leaves the GPU to its children.
@@ -74,8 +75,9 @@ Entered CudaStream::enter() const {
     Entered entered = gpu_.enter();
     std::call_once(made_, [this] {
         const Functions& call = gpu_.driver().call();
-        const auto create = [&] { return call.create_stream(&handle_, kNonBlockingStream); };
+        const auto create = [&] { return call.create_stream(&own_, kNonBlockingStream); };
         gpu_.driver().check(gpu_.with_room(create, sizeof *flag_, "a stream"), "cuStreamCreate");
+        handle_ = own_;
         flag_ = static_cast<int32_t*>(gpu_.pinned(sizeof *flag_));
         *flag_ = 0;
     });
@@ -111,11 +113,12 @@ CudaStream::~CudaStream() {
         for (const Marker& marker : markers_) call.destroy_event(marker.event);
         for (Event event : spare_events_) call.destroy_event(event);
         for (const auto& [ticket, event] : times_) call.destroy_event(event);
-        for (const Address memory : scratches_) call.free(memory);
+        if (!memory_)
+            for (const Address memory : scratches_) call.free(memory);
         for (Fault* block : fault_blocks_) call.free_host(block);
         call.free_host(flag_);
         if (staging_) call.free_host(staging_);
-        call.destroy_stream(handle_);
+        call.destroy_stream(own_);
     } catch (const DeviceError&) {  // a child of fork() leaves everything to the parent
         static_cast<void>(libraries_.release());
     }
@@ -309,9 +312,10 @@ CudaStream::Scratch CudaStream::scratch(size_t zeros, size_t rest) {
     if (zeros > scratch_zeros_ || rest > scratch_rest_) {
         const size_t more_zeros = std::max(zeros, 2 * scratch_zeros_),
                      more_rest = std::max(rest, 2 * scratch_rest_);
-        const Address memory = gpu_.allocate(more_zeros + more_rest);
+        const size_t bytes = more_zeros + more_rest;
+        const Address memory = memory_ ? at(memory_->allocate(bytes)) : gpu_.allocate(bytes);
         if (!memory)
-            throw DeviceError(cat(device_, ": out of memory: ", more_zeros + more_rest,
+            throw DeviceError(cat(device_, ": out of memory: ", bytes,
                                   " bytes for what blocks of a kernel share"));
         scratches_.push_back(memory);
         scratch_zeros_ = more_zeros;
@@ -446,6 +450,35 @@ void CudaStream::let_native_wait(uintptr_t other, Ticket ticket) {
         "cuStreamWaitEvent");
 }
 
+// What was queued on the former stream, here and by others, may still use the same memory.
+void CudaStream::follow(uintptr_t other) {
+    const auto to = reinterpret_cast<StreamHandle>(other);
+    const Entered entered = enter();
+    const Lock lock = locked();
+    const Functions& call = gpu_.driver().call();
+    int captures = 0;
+    check(call.capture_info(to, &captures, nullptr, nullptr, nullptr, nullptr),
+          "cuStreamGetCaptureInfo");
+    if (captures)
+        runtime::user_error(
+            {.what = cat(device_, ": a program cannot be called while its stream is captured"),
+             .why = "what it waits for, and where its values lie, is other in each call",
+             .fix = "call it outside of the graph; its own work is a CUDA graph already"},
+            runtime::ErrorKind::runtime);
+    if (to == handle_) return;
+    refuse_dead();
+    Event event = spare_event();
+    spare_events_.push_back(event);
+    check(call.record_event(event, handle_), "cuEventRecord");
+    check(call.wait_event(to, event, 0), "cuStreamWaitEvent");
+    queue_on(to);
+}
+
+void CudaStream::queue_on(StreamHandle handle) {
+    handle_ = handle;
+    if (libraries_) libraries_->follow(handle);
+}
+
 // ---- waiting
 
 // Returns an event that follows the work of `ticket`.
@@ -578,6 +611,11 @@ void CudaStream::synchronize(Ticket ticket) {
         handle_, [](void* flag) { *static_cast<int32_t*>(flag) = 0; }, flag_);
     check(result, "cuLaunchHostFunc");
     std::rethrow_exception(error);
+}
+
+// Failed work has set the flag.
+void CudaStream::report() {
+    if (flag_ && *static_cast<volatile const int32_t*>(flag_)) synchronize(record());
 }
 
 // Copies from pinned memory: the driver reads the flag when the work before has run.

@@ -44,7 +44,8 @@ class CudaStream final : public runtime::Stream {
 public:
     using Ticket = runtime::Ticket;
 
-    CudaStream(Gpu& gpu, std::string device);
+    // `memory`: where the stream takes its scratch from; null: from the driver.
+    CudaStream(Gpu& gpu, std::string device, runtime::Allocator* memory = nullptr);
     ~CudaStream() override;
 
     Gpu& gpu() const { return gpu_; }
@@ -96,6 +97,8 @@ public:
     uintptr_t native() override;
     void wait_for_native(uintptr_t other) override;
     void let_native_wait(uintptr_t other, Ticket ticket) override;
+    void follow(uintptr_t other) override;
+    void report() override;
     void name_next(std::string_view op, const std::string& where) override;
     Ticket record_time() override;
     double seconds_between(Ticket begin, Ticket end) const override;
@@ -155,6 +158,7 @@ private:
     void await(Ticket ticket);
     void retire(Ticket ticket);
     LibraryStream& libraries();
+    void queue_on(StreamHandle handle);
     const std::byte* stage(const std::byte* from, size_t bytes);
     void add_faults();
     int take_fault();
@@ -170,8 +174,11 @@ private:
 
     Gpu& gpu_;
     std::string device_;
+    runtime::Allocator* const memory_;
     mutable std::once_flag made_;
-    mutable StreamHandle handle_ = nullptr;
+    // Where work is queued: on the stream's own, unless it follows another one. Graphs are captured
+    // on the own one, for the default stream of a library cannot be captured.
+    mutable StreamHandle own_ = nullptr, handle_ = nullptr;
     using Lock = std::unique_lock<std::recursive_mutex>;
     Lock locked() const;
     mutable std::recursive_mutex mutex_;  // also held while a graph is made of queued work

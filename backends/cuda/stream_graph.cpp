@@ -161,17 +161,22 @@ bool CudaStream::Graph::capture(const std::function<void()>& queue) {
     const Functions& call = stream_.gpu_.driver().call();
     captured_ = {};
     asked_ = 0;
-    if (call.begin_capture(stream_.handle_, kRelaxedCapture) != 0) return false;
+    if (call.begin_capture(stream_.own_, kRelaxedCapture) != 0) return false;
+    const StreamHandle target = stream_.handle_;
+    stream_.queue_on(stream_.own_);
     stream_.graph_ = this;
+    const auto stop = [&] {
+        stream_.graph_ = nullptr;
+        stream_.queue_on(target);
+        return call.end_capture(stream_.own_, &captured_.graph);
+    };
     try {
         queue();
     } catch (...) {
-        stream_.graph_ = nullptr;
-        if (call.end_capture(stream_.handle_, &captured_.graph) == 0) destroy(captured_);
+        if (stop() == 0) destroy(captured_);
         throw;
     }
-    stream_.graph_ = nullptr;
-    stream_.check(call.end_capture(stream_.handle_, &captured_.graph), "cuStreamEndCapture");
+    stream_.check(stop(), "cuStreamEndCapture");
     if (call.instantiate(&captured_.exec, captured_.graph, 0) != 0) {
         destroy(captured_);
         return false;

@@ -5,6 +5,7 @@
 #include <map>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "jit/step/step.h"
 #include "python/bindings/capture.h"
@@ -124,6 +125,7 @@ void check_array(nb::handle array, DType dtype) {
 }
 
 runtime::Device* default_place = nullptr;
+thread_local runtime::Device* place_of_thread = nullptr;  // OnDevice
 
 // A Python integer that a double does not hold exactly, and an int64 does.
 std::optional<int64_t> long_integer(PyObject* object, DType dtype) {
@@ -174,8 +176,16 @@ void check_number(nb::handle number, DType dtype) {
         refuse_overflow(number, dtype, "");
 }
 
+OnDevice::OnDevice(runtime::Device& device) : saved_(std::exchange(place_of_thread, &device)) {}
+OnDevice::~OnDevice() { place_of_thread = saved_; }
+
 runtime::Device& default_device() {
+    if (place_of_thread) return *place_of_thread;
     return default_place ? *default_place : runtime::host_device();
+}
+
+runtime::Device& default_host() {
+    return default_device().is_host() ? default_device() : runtime::host_device();
 }
 
 void set_default_device(const std::string& name) { default_place = &device_named(name); }

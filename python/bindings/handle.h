@@ -51,6 +51,18 @@ private:
 // Python's set_default_device sets where new tensors go, and where ops without operands compute.
 runtime::Device& default_device();
 void set_default_device(const std::string& name);
+// The default device if that is the host, else the host's first one: where borrowed memory lies.
+runtime::Device& default_host();
+// While it lives, the default device is another one for this thread.
+class OnDevice {
+public:
+    explicit OnDevice(runtime::Device& device);
+    ~OnDevice();
+    OnDevice(const OnDevice&) = delete;
+
+private:
+    runtime::Device* saved_;
+};
 // Finds a device by any of its names; "" is the default device.
 runtime::Device& device_named(const std::string& name);
 
@@ -126,6 +138,7 @@ std::string user_location();
 void bind_errors(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_exchange(nb::module_& m);
+void bind_library_tensors(nb::module_& m);
 void bind_streams(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_library_ops(nb::module_& m);

@@ -136,6 +136,7 @@ NB_MODULE(_core, m) {
     bind_errors(m);
     bind_tensor(m);
     bind_exchange(m);
+    bind_library_tensors(m);
     bind_streams(m);
     bind_ops(m);
     bind_library_ops(m);

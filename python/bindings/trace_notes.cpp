@@ -26,9 +26,27 @@ private:
     std::optional<runtime::AtUserLine> line_;
 };
 
+class OnDeviceBlock {
+public:
+    explicit OnDeviceBlock(const std::string& name)
+        : device_(name.empty() ? default_host() : device_named(name)) {}
+    void enter() { on_.emplace(device_); }
+    void exit() { on_.reset(); }
+
+private:
+    runtime::Device& device_;
+    std::optional<OnDevice> on_;
+};
+
 }  // namespace
 
 void bind_trace_notes(nb::module_& m) {
+    nb::class_<OnDeviceBlock>(
+        m, "OnDevice",
+        "Within a block, this thread's default device is another one; \"\": the host, as it is named there if it is that already.")
+        .def(nb::init<std::string>(), nb::arg("name"))
+        .def("__enter__", &OnDeviceBlock::enter)
+        .def("__exit__", [](OnDeviceBlock& self, nb::args) { self.exit(); });
     nb::class_<UserLine>(m, "UserLine",
                          "Within a block, what is recorded is of this line of the user's program.")
         .def(nb::init<std::string>(), nb::arg("where"))

@@ -1,6 +1,7 @@
 #include "runtime/core/device.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <mutex>
 
@@ -83,6 +84,14 @@ PlaceName parse(std::string_view name, const std::vector<std::unique_ptr<Device>
                ErrorKind::value);
 }
 
+// Names of guests end with a library's name. Needs the registry's mutex.
+Device* guest_named(std::string_view name) {
+    if (name.empty() || !std::isalpha(static_cast<unsigned char>(name.back()))) return nullptr;
+    for (const auto& device : device_registry().devices)
+        if (device->name() == name) return device.get();
+    return nullptr;
+}
+
 bool names_host(std::string_view name) {
     return name.starts_with("cpu") || name.starts_with("multithread");
 }
@@ -138,6 +147,7 @@ void discover_devices() {
 std::string physical_name(std::string_view name) {
     if (!names_host(name)) discover_devices();
     const std::lock_guard lock(device_registry().mutex);
+    if (guest_named(name)) return std::string(name);
     return parse(name, device_registry().devices).text();
 }
 
@@ -150,6 +160,7 @@ Device& find_device(std::string_view name) {
         {
             const std::lock_guard lock(device_registry().mutex);
             auto& devices = device_registry().devices;
+            if (Device* guest = guest_named(name)) return *guest;
             place = parse(name, devices);
             for (const auto& device : devices) {
                 if (device->name() == place.device()) return *device;

@@ -120,6 +120,13 @@ public:
     virtual DeviceInfo info() const = 0;
     // Another device with the same memory, and with a queue of its own where this one has queues.
     virtual std::unique_ptr<Device> sibling(std::string name) const = 0;
+    // Another device with the same kernels, whose memory is another library's, and whose work is
+    // queued where that library queues its own (Stream::follow). Null where there is no such
+    // device.
+    virtual std::unique_ptr<Device> guest(std::string name,
+                                          std::shared_ptr<Allocator> memory) const {
+        return (void)name, (void)memory, nullptr;
+    }
     virtual Allocator& allocator() = 0;
     virtual Stream& stream() { return inline_stream(); }
     // For copies that run beside the work of stream().
@@ -190,7 +197,8 @@ void discover_devices();
 
 // Users name a place by a kind (cpu, gpu, ...), a number or "x" for the first one, and perhaps a
 // stream: "gpu0", "xpux", "gpu1:2". "cuda" means gpu, "xpu" a GPU where there is one and else the
-// CPU. UserError (value) for a text that is no such name.
+// CPU. A guest has the name that it was registered with. UserError (value) for a text that is no
+// such name.
 std::string physical_name(std::string_view name);  // "xpux" -> "cpu0:0"
 // Makes a CPU or a stream when it is first asked for. UserError (runtime) where there is no such
 // device.

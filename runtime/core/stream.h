@@ -67,6 +67,12 @@ public:
     // Work that `other` is given later waits for the work of `ticket`.
     virtual void let_native_wait(uintptr_t other, Ticket ticket) { (void)other, (void)ticket; }
 
+    // For streams of a guest (Device::guest): from now on work is queued on `other`, behind what
+    // was queued here before.
+    virtual void follow(uintptr_t other) { (void)other; }
+    // Throws the error of work that is known to have failed, once. Waits for nothing.
+    virtual void report() {}
+
     // Names what this thread's next queued work belongs to, for errors: "conv2d", "x.py:4".
     virtual void name_next(std::string_view op, const std::string& where) { (void)op, (void)where; }
 

@@ -21,7 +21,7 @@ class Text(nn.Module):
         self.head = nn.Linear(32, 99)
 
     def forward(self, x):
-        return self.head(self.layer(self.words(x) + self.places(torch.arange(x.shape[1]))))
+        return self.head(self.layer(self.words(x) + self.places(torch.arange(x.shape[1], device=x.device))))
 
 
 class Causal(nn.Module):
@@ -37,7 +37,7 @@ class Causal(nn.Module):
 class Masked(Causal):
     def forward(self, x):
         q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
-        mask = (torch.arange(12) < 9)[None, None, None, :].expand(4, 1, 12, 12)
+        mask = (torch.arange(12, device=x.device) < 9)[None, None, None, :].expand(4, 1, 12, 12)
         return self.out(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)).mean(1)
 
 
@@ -46,7 +46,7 @@ class MaskedByPairs(Causal):
 
     def forward(self, x):
         q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
-        mask = torch.ones(12, 12, dtype=torch.bool).tril() & (torch.arange(12) != 3)[:, None]
+        mask = torch.ones(12, 12, dtype=torch.bool, device=x.device).tril() & (torch.arange(12, device=x.device) != 3)[:, None]
         return self.out(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)).mean(1)
 
 

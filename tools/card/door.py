@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from results import CUT_OFF, LEFT_OUT, Part, has_torch, run
+from results import CUT_OFF, LEFT_OUT, ROOT, Part, has_torch, run
 
 ERROR = 1e-4  # of results beside eager mode's
 
@@ -113,6 +115,18 @@ def borrowed() -> str:
     return found
 
 
+def tested() -> str:
+    """The tests of CUDA tensors, which the emulated card has passed."""
+    import megengine
+
+    site = Path(megengine.__file__).parents[1]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / "tests" / "torch" / "cuda")]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MEGJIT_SITE": str(site)})
+    lines = done.stdout.splitlines() or [f"status {done.returncode}"]
+    assert done.returncode == 0, "; ".join(line for line in lines if line.startswith(("FAILED", "ERROR"))) or lines[-1]
+    return f"right: {lines[-1]}"
+
+
 PROGRAMS: dict[str, Callable[[], str]] = {
     "borrowed memory": borrowed,
     "forward without fallback": forward,
@@ -121,6 +135,7 @@ PROGRAMS: dict[str, Callable[[], str]] = {
     "training with fallback": lambda: training({}),
     "training under a limit": lambda: training({"memory_limit": "1GB"}),
     "a whole step": whole_step,
+    "tests/torch/cuda": tested,
 }
 
 

@@ -22,7 +22,9 @@ struct LibraryStream::Handles {
     cudnn::Handle cudnn(const cudnn::Library& library);
     cublaslt::Handle cublaslt(const cublaslt::Library& library);
 
-    const StreamHandle stream;
+    void follow(StreamHandle other);
+
+    StreamHandle stream;  // changes with the lock of the stream whose handles these are
     std::mutex mutex;  // a handle serves one call at a time
 
 private:

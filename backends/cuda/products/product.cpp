@@ -9,6 +9,15 @@ namespace megjit::cuda {
 
 LibraryStream::LibraryStream(StreamHandle stream) : handles_(std::make_unique<Handles>(stream)) {}
 LibraryStream::~LibraryStream() = default;
+void LibraryStream::follow(StreamHandle stream) { handles_->follow(stream); }
+
+void LibraryStream::Handles::follow(StreamHandle other) {
+    const std::lock_guard lock(mutex);
+    if (stream == other) return;
+    stream = other;
+    if (cudnn_)
+        cudnn_library_->check(cudnn_library_->call().set_stream(cudnn_, stream), "cudnnSetStream");
+}
 
 LibraryStream::Handles::~Handles() {
     if (cudnn_) cudnn_library_->call().destroy(cudnn_);

@@ -26,6 +26,9 @@ public:
     LibraryStream(const LibraryStream&) = delete;
     LibraryStream& operator=(const LibraryStream&) = delete;
 
+    // From now on the libraries queue on that stream of the same context.
+    void follow(StreamHandle stream);
+
     struct Handles;
     Handles& handles() const { return *handles_; }
 

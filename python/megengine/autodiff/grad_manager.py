@@ -83,7 +83,7 @@ class AttachSpec:
         self.snapshot: Tensor | None = None
 
 
-_NOTHING = Tensor(0.0)  # what a snapshot holds between recordings: values are not kept alive
+_NOTHING = Tensor(0.0, device="cpu0")  # what a snapshot holds between recordings: values are not kept alive
 
 
 class GradManager:

@@ -13,7 +13,7 @@ options:
 - ``fallback`` (True): an operation, dtype or device that megjit does not have is torch's, and the graph runs in parts, with one warning that names
   all such operations and their lines; False: a RuntimeError.
 
-On CPUs. int64 and float64 are computed in 64 bits; where a graph has products or norms of float64, all its float64 is torch's, as complex
+On CPUs, and on one GPU for each graph, whose memory and streams are torch's. int64 and float64 are computed in 64 bits; where a graph has products or norms of float64, all its float64 is torch's, as complex
 numbers are. Dropout follows ``torch.manual_seed`` (not torch's own numbers).
 """
 
@@ -22,8 +22,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..core._telling import no_effect
+from ._devices import device_of
 from ._pair import Pair
-from ._private import aot_autograd, breaks_behind, decompositions
+from ._private import (
+    aot_autograd,
+    breaks_behind,
+    decompositions,
+    with_one_attention,
+)
 from ._step import Step, step
 
 __all__ = ["Step", "backend", "step"]
@@ -53,4 +59,5 @@ def backend(graph: Any, example_inputs: Any, *, options: dict[str, Any] | None =
     compiled = aot_autograd(
         fw_compiler=pair.forward, bw_compiler=pair.backward, inference_compiler=pair.alone, partition_fn=pair.partition, decompositions=decompositions()
     )
-    return compiled(graph, example_inputs)
+    with with_one_attention(device_of(graph.graph)):
+        return compiled(graph, example_inputs)

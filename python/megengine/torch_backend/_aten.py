@@ -125,6 +125,31 @@ def attention_backward(
     return tuple(ops.attention_grad(*_wide(q, k, v, y, lse, dy), *more, **options))
 
 
+# On GPUs torch has another operation for it, whose sums have rows of multiples of 32, and whose masks of dropout come from two numbers.
+_ROWS_OF_SUMS = 32
+
+
+def attention_on_gpus(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, with_sums: bool, dropout: float = 0.0, is_causal: bool = False, *, scale: float | None = None
+) -> tuple[Tensor, ...]:
+    """(result, logarithm of the sums, seed, offset)."""
+    y, sums = attention(q, k, v, dropout, is_causal, attn_mask=bias, scale=scale)
+    more = -sums._tuple_shape[-1] % _ROWS_OF_SUMS
+    sums = F.pad(sums, ((0, 0), (0, 0), (0, more))) if with_sums else sums[:, :, :0]
+    number = F.zeros((), dtype="int64")
+    return y, sums, number, number
+
+
+def attention_on_gpus_backward(
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, y: Tensor, sums: Tensor, seed: Tensor, offset: Tensor, dropout: float,
+    wanted: Sequence[bool], is_causal: bool = False, *, scale: float | None = None,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    if wanted[3]:
+        raise Unsupported("with a gradient of its mask")
+    gradients = attention_backward(dy, q, k, v, y, sums[:, :, : q._tuple_shape[-2]], dropout, is_causal, attn_mask=bias, scale=scale)
+    return *gradients, None if bias is None else F.zeros_like(bias)
+
+
 def _wide(*tensors: Tensor) -> list[Tensor]:
     return [each.astype("float32") for each in tensors]
 
@@ -187,6 +212,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "_native_batch_norm_legit_functional": batch_norm, "_native_batch_norm_legit.no_stats": batch_norm_without_statistics, "native_batch_norm_backward": batch_norm_backward, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
+    "_scaled_dot_product_efficient_attention": attention_on_gpus, "_scaled_dot_product_efficient_attention_backward": attention_on_gpus_backward,
     "native_dropout": dropout, "rand": rand, "bernoulli.p": bernoulli,
     "arange": arange, "full": full, "scalar_tensor": lambda value, **options: full((), value, **options),
     **dict.fromkeys(("empty", "empty_permuted", "empty_strided"), lambda size, *order, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32")),

@@ -23,8 +23,8 @@ from ._bytes import (
     bytes_of,
     refusal,
 )
+from ._devices import make_room
 from ._forms import Unsupported
-from ._layouts import has_fixed_sizes
 from ._partition import (
     Part,
     line_of,
@@ -36,7 +36,8 @@ from ._partition import (
     user_line_of,
     with_strides,
 )
-from ._program import Program, make_room, release_torchs
+from ._program import Program, release_torchs, release_unused
+from ._strides import has_fixed_sizes
 from ._views import read_memory_of_owners
 
 _MOST_NAMED = 6  # operations in a warning
@@ -162,6 +163,7 @@ class Compiled:
 
     def _run_torchs(self, part: Part, given: list[Any], beside: int, needed: int) -> list[Any]:
         make_room(self._limit, beside + needed)
+        release_unused(0)
         under_way.append(needed)
         try:
             return list(part.graph(*given))

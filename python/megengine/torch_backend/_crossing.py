@@ -16,7 +16,7 @@ from ._bytes import BOUNDS, Bounds, bounds_of, bytes_needed, bytes_of
 from ._compiled import Compiled
 from ._forms import Unsupported
 from ._joint import prepare, separate_statistics
-from ._layouts import has_fixed_sizes, lay_out
+from ._layouts import lay_out
 from ._partition import (
     SYMBOLIC,
     is_random,
@@ -32,6 +32,7 @@ from ._private import (
     min_cut_rematerialization_partition,
 )
 from ._program import Program
+from ._strides import has_fixed_sizes
 from ._views import source_of
 
 Pair = tuple[fx.GraphModule, fx.GraphModule]

@@ -15,6 +15,7 @@ from torch.fx import traceback
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
+from ._devices import device_of_tensors
 from ._joint import prepare
 from ._private import (
     BufferAOTInput,
@@ -26,6 +27,7 @@ from ._private import (
     PlainAOTOutput,
     aot_export_joint_with_descriptors,
     decompositions,
+    with_one_attention,
 )
 
 _NOT_THE_USERS = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
@@ -49,6 +51,7 @@ class Whole(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], leaves: Sequence[Any], form: Any, mixed: torch.dtype | None) -> None:
         super().__init__()
         self.model, self.loss, self._mixed = model, loss, mixed
+        self._device = device_of_tensors([*model.parameters(), *(each for each in leaves if isinstance(each, torch.Tensor))]).type
         self._leaves, self._form = [None if isinstance(each, torch.Tensor) else each for each in leaves], form
         self._places = [place for place, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
 
@@ -57,7 +60,7 @@ class Whole(torch.nn.Module):  # type: ignore[misc]
         for place, each in zip(self._places, tensors, strict=True):
             leaves[place] = each
         inputs, targets = _pytree.tree_unflatten(leaves, self._form)
-        with _Lines(), torch.autocast("cpu", self._mixed, self._mixed is not None):
+        with _Lines(), torch.autocast(self._device, self._mixed, self._mixed is not None):
             if isinstance(inputs, dict):
                 result = self.model(**inputs)
             else:
@@ -113,7 +116,8 @@ class Exported:
 
 def exported(module: Whole, tensors: Sequence[torch.Tensor]) -> Exported:
     """Runs the module once, on tensors without values. ValueError where the loss is not one number, RuntimeError for a module that reads values."""
-    with contextlib.ExitStack() as stack, torch.enable_grad(), torch.autocast("cpu", enabled=False), traceback.preserve_node_meta():
+    device = device_of_tensors([*module.parameters(), *tensors])
+    with contextlib.ExitStack() as stack, torch.enable_grad(), torch.autocast(device.type, enabled=False), traceback.preserve_node_meta(), with_one_attention(device):
         try:
             joint = aot_export_joint_with_descriptors(stack, module, tuple(tensors), decompositions=decompositions())
         except (DataDependentOutputException, DynamicOutputShapeException) as error:

@@ -80,7 +80,7 @@ def _keep_statistics_wide(node: fx.Node) -> None:
 def _pools_plainly(node: fx.Node, rank: int) -> bool:
     x, dilation = node.args[1], node.args[5]
     value = x.meta["val"]
-    return set(dilation) == {1} and value.dim() == rank + 2 and value.dtype in _FLOATS and value.device.type == "cpu" and value.numel() > 0
+    return set(dilation) == {1} and value.dim() == rank + 2 and value.dtype in _FLOATS and value.device.type in ("cpu", "cuda") and value.numel() > 0
 
 
 def _forget_places(graph: fx.Graph, node: fx.Node) -> None:

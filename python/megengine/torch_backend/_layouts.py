@@ -10,42 +10,13 @@ import torch
 from torch import fx
 
 from ._partition import name_of, tensors_in
+from ._strides import channels_last, has_fixed_sizes
 
 _MAKE = {"convolution"}
 # Beside what works element by element: results lie as their first operand does.
 _FOLLOW = {
     "_native_batch_norm_legit_functional", "max_pool2d_with_indices", "avg_pool2d", "cat", "constant_pad_nd", "native_dropout",
 }  # fmt: skip
-
-
-def has_fixed_sizes(value: torch.Tensor) -> bool:
-    return all(isinstance(extent, int) for extent in value.shape)
-
-
-def is_channels_last(value: torch.Tensor) -> bool:
-    """Does it lie so, and not in row-major order as well? False where sizes are not known."""
-    if not 3 <= value.dim() <= 5 or not has_fixed_sizes(value):
-        return False
-    return not value.is_contiguous() and bool(value.movedim(1, -1).is_contiguous())
-
-
-def lies_as_ours(value: torch.Tensor) -> bool:
-    """Is it in an order that tensors of ours have, so that its memory can be shared?"""
-    return value.is_contiguous() or is_channels_last(value)
-
-
-def order_of(value: Any) -> tuple[int, ...] | None:
-    """The order of its axes in which it is row-major; None if it lies as tensors of ours do, or in no such order."""
-    if not isinstance(value, torch.Tensor) or not has_fixed_sizes(value) or lies_as_ours(value):
-        return None
-    order = tuple(sorted(range(value.dim()), key=lambda axis: -value.stride(axis)))
-    return order if value.permute(order).is_contiguous() else None
-
-
-def channels_last(value: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same shape and dtype whose memory has the channels last; its elements are not written."""
-    made = value.new_empty([value.shape[axis] for axis in (0, *range(2, value.dim()), 1)])
-    return made.movedim(-1, 1)
 
 
 def lay_out(forward: Iterable[fx.Node], seen: Collection[Any]) -> None:

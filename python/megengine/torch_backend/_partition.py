@@ -13,6 +13,7 @@ from torch import fx
 from torch.utils import _pytree
 
 from ._aten import function_of
+from ._devices import device_of, is_on, why_not
 from ._pools import has_places
 from ._private import free_unbacked_symbols
 from ._reductions import WITHOUT_PLACES
@@ -72,6 +73,7 @@ def tensors_of(node: fx.Node) -> Iterable[torch.Tensor]:
 def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
     """The operations that torch is to run, and why."""
     left: dict[fx.Node, str] = {}
+    device = device_of(graph.graph)
     calls = [node for node in graph.graph.nodes if node.op in ("call_function", "call_method", "call_module")]
     for node in calls:
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
@@ -80,7 +82,7 @@ def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
     if any(_NOT_IN_DOUBLE.match(name_of(node)) for node in in_double):  # torch computes all of it: turns cost more than they give
         left.update(dict.fromkeys(in_double, "float64 beside products or norms of it"))
     for node in calls:
-        if node not in left and (why := _by_data(node) or _reason(node, left, graph)):
+        if node not in left and (why := _by_data(node) or _reason(node, left, graph, device)):
             left[node] = why
     return left
 
@@ -108,7 +110,7 @@ def is_random(node: fx.Node) -> bool:
     return given.get("dropout_p", 0) != 0  # attention draws nothing without it
 
 
-def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> str:
+def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, device: torch.device) -> str:
     if node.target is operator.getitem:  # what a call gives goes with the call
         return left.get(node.all_input_nodes[0], "")
     for each in (node, *node.all_input_nodes):
@@ -116,10 +118,14 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
         if each.op == "get_attr" and not isinstance(value, torch.Tensor):
             return "no ATen operation"
         for tensor in tensors_in(value):
+            if why := why_not(tensor.device):
+                return why
             if tensor.dtype not in DTYPES:
                 return f"a tensor of {tensor.dtype}"
-            if tensor.device.type != "cpu" or tensor.layout is not torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor):
-                return f"a tensor on {tensor.device}, of {tensor.layout} or of a class of its own"
+            if tensor.layout is not torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor):
+                return f"a tensor of {tensor.layout} or of a class of its own"
+            if not is_on(device, tensor):
+                return f"a tensor on {tensor.device} in a graph on {device}: megjit computes on one device"
     name = name_of(node)
     if not name:
         is_number = isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable
@@ -52,11 +53,12 @@ from torch.fx.experimental.symbolic_shapes import (
     free_symbols,
     free_unbacked_symbols,
 )
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 __all__ = [
     "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "FakeTensorMode", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
     "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "free_symbols", "free_unbacked_symbols", "min_cut_rematerialization_partition",
-    "sequence_number", "unset_fake_temporarily",
+    "sequence_number", "unset_fake_temporarily", "with_one_attention",
 ]  # fmt: skip
 
 
@@ -81,6 +83,13 @@ def _whole_if_unknown(rule: Callable[..., Any]) -> Callable[..., Any]:
             return NotImplemented
 
     return apply
+
+
+def with_one_attention(device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """Within it torch traces attention on GPUs as one operation, not as that of the library that suits the card, dtype and sizes."""
+    if device.type != "cuda":
+        return contextlib.nullcontext()
+    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def sequence_number() -> int:

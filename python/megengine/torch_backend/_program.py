@@ -21,46 +21,21 @@ from ..device import coalesce_free_memory, get_allocated_memory, get_reserved_me
 from ..jit.configs import memory_limit_bytes
 from ..jit.replay import Replay
 from ..jit.report import MemoryPlan, OutsideProgram
-from ..random import seed as seed_ours
 from ..tensor import Tensor
 from ._aten import RANDOM, function_of
 from ._bytes import COPIES, OTHER_GRAPHS, OTHER_PARTS, with_beside
+from ._devices import Place, device_of, place_on
 from ._forms import Unsupported
-from ._layouts import (
+from ._partition import DTYPES, is_check, line_of, name_of, tensors_in, user_line_of
+from ._private import unset_fake_temporarily
+from ._strides import (
     channels_last,
     has_fixed_sizes,
     is_channels_last,
     lies_as_ours,
     order_of,
 )
-from ._partition import DTYPES, is_check, line_of, name_of, tensors_in, user_line_of
-from ._private import unset_fake_temporarily
 from ._views import Views
-
-_exchange = _core.Exchange(torch.Tensor)
-_arena: list[Replay] = []  # one, whose arena is that of all
-
-
-def share_arena(replay: Replay) -> Replay:
-    """Programs of one process run one after the other, so what lives within a call has one place."""
-    if _arena:
-        replay.share_arena(_arena[0])
-    else:
-        _arena.append(replay)
-    return replay
-
-
-def seed_from_torch() -> None:
-    """Our generator follows torch's."""
-    seed_ours(int(torch.randint(2**31 - 1, ())))
-
-
-def make_room(limit: int, needed: int) -> None:
-    """Before torch runs what needs so many bytes: our arena goes where it would be too much."""
-    if _arena:
-        _arena[0].traced._function.keep_idle_arenas_within(max(0, limit - needed))
-    _release_unused(0)
-
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
 
@@ -71,7 +46,7 @@ def release_torchs() -> None:
         _trim(0)
 
 
-def _release_unused(limit: int) -> None:
+def release_unused(limit: int) -> None:
     """Gives the system what our allocator holds free, where that is more than a few parts of the limit: it counts as the process' memory."""
     if get_reserved_memory("cpux") - get_allocated_memory("cpux") > limit // 64:
         coalesce_free_memory()
@@ -109,8 +84,9 @@ class Program:
     ) -> None:
         self._graph, self._options, self._line_of, self._name = graph, options, line_of, _name_of(graph)
         self._originals = originals or {}
+        self.place = place_on(device_of(graph.graph))
         self._limit = memory_limit_bytes(options.get("memory_limit"))
-        if self._limit:  # blocks of up to 1 MiB take what they need, too: what is free counts
+        if self._limit and self.place.is_host:  # blocks of up to 1 MiB take what they need, too: what is free counts
             _core.set_memory_growth(2**21, 0, 0.0, "cpu0:0")
         self._checks = [node for node in graph.graph.nodes if is_check(node)]  # whose conditions come behind the results
         given = self._given = [*graph.graph.output_node().args[0], *(node.args[0] for node in self._checks)]
@@ -137,7 +113,8 @@ class Program:
             elif is_strided and passed_on is None and isinstance(value, torch.Tensor) and _known_steps(value):
                 self._copied += _bytes_of_copy(value)
         self._gives_tensors_alone = all(isinstance(each, torch.Tensor) for each in self._expected)
-        self._wanted = [_wanted(*each) for each in zip(self._expected, self._strided, self._passed_on, strict=True) if isinstance(each[0], torch.Tensor)]
+        results = zip(self._expected, self._strided, self._passed_on, strict=True)
+        self._wanted = [_wanted(self.place, *each) for each in results if isinstance(each[0], torch.Tensor)]
         self.draws = any(name_of(node).partition(".")[0] in RANDOM for node in graph.graph.nodes)
         self._outside = [*outside]
         if self._copied:
@@ -152,26 +129,27 @@ class Program:
         """beside: bytes that other graphs hold meanwhile; waiting: those that other parts of this one do. Both are taken from the limit."""
         turned = {place: order for place, order in self._orders.items() if not lies_as_ours(arguments[place])}  # of other parts, some lie as they were made
         shown = [each.detach().permute(turned[place]) if place in turned else each for place, each in enumerate(arguments)] if turned else arguments
-        given, left = _exchange.ours(shown)
+        given, left = self.place.exchange.ours(shown)
         for place in left:
-            given[place] = as_ours(shown[place])
-        drawn = torch.get_rng_state() if self.draws and self._limit else None
+            given[place] = self.place.as_ours(shown[place])
+        drawn = self.place.random_state() if self.draws and self._limit else None
         if self.draws:
-            seed_from_torch()
+            self.place.seed()
         replay, forms, tensors = self._replay(given, beside + waiting, turned)
-        if self._limit:
-            _release_unused(self._limit)
+        if self._limit and self.place.is_host:
+            release_unused(self._limit)
         try:
-            found = replay(tensors)
+            with _core.OnDevice(self.place.name):
+                found = replay(tensors)
         except MemoryError as error:
             if drawn is not None:
-                torch.set_rng_state(drawn)
+                self.place.set_random_state(drawn)
             raise self._told(error, beside, waiting) from None
-        theirs, left = _exchange.theirs(found, self._wanted)
+        theirs, left = self.place.exchange.theirs(found, self._wanted)
         if left or not self._gives_tensors_alone:
             theirs = self._by_copies(arguments, forms[_shapes_of(tensors)], found, theirs)
         elif self._is_plain and len(self._rows) == len(self._chosen):
-            self.quick = functools.partial(_exchange.replayed, replay.recorded, self._wanted)
+            self.quick = functools.partial(self.place.exchange.replayed, replay.recorded, self._wanted)
         for place, order in self._result_orders.items():
             theirs[place] = theirs[place].permute(_inverse(order))
         if self._views:
@@ -189,7 +167,7 @@ class Program:
         results = [next(pairs) if each is Tensor else (each, None) for each in form]
         same = [None if place is None else arguments[place] for place in self._passed_on]
         return [
-            argument if argument is not None else given if given is not None else as_theirs(value, expected, strided)
+            argument if argument is not None else given if given is not None else as_theirs(self.place, value, expected, strided)
             for (value, given), expected, argument, strided in zip(results, self._expected, same, self._strided, strict=True)
         ]
 
@@ -198,10 +176,11 @@ class Program:
         values = [node.meta.get("val") for node in self._graph.graph.find_nodes(op="placeholder")]
         with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
             values = [value.permute(self._orders[place]) if place in self._orders else value for place, value in enumerate(values)]
-            given = [_core.borrow(_unwritten(v)) if isinstance(v, torch.Tensor) else v for v in values]
+            given = [self.place.absent(_unwritten(v)) if isinstance(v, torch.Tensor) else v for v in values]
             replay, _, tensors = self._replay(given, beside + waiting, self._orders)
             try:
-                return replay.plan(tensors)
+                with _core.OnDevice(self.place.name):
+                    return replay.plan(tensors)
             except MemoryError as error:
                 raise self._told(error, beside, waiting) from None
 
@@ -239,7 +218,7 @@ class Program:
 
             waiting = [OutsideProgram("tensors that wait for other graphs and parts", "torch holds them", beside)] if beside else []
             replay = Replay(body, self._name, [*self._outside, *waiting], **{**self._options, "memory_limit": limit})
-            self._replays[sizes] = share_arena(replay), forms
+            self._replays[sizes] = self.place.share_arena(replay), forms
         return (*self._replays[sizes], tensors)
 
     def interpret(self, arguments: list[Any], with_checks: bool = True) -> list[Any]:
@@ -280,7 +259,7 @@ class Program:
 
     def _constant(self, name: str) -> Tensor:
         if name not in self._constants:
-            self._constants[name] = as_ours(getattr(self._graph, name).detach().clone())
+            self._constants[name] = self.place.as_ours(getattr(self._graph, name).detach().clone())
         return self._constants[name]
 
 
@@ -308,18 +287,6 @@ def _in_torchs_dtype(node: fx.Node, values: Sequence[Any]) -> list[Any]:
 
 def _shapes_of(tensors: Iterable[Tensor]) -> tuple[tuple[int, ...], ...]:
     return tuple(each._tuple_shape for each in tensors)
-
-
-def as_ours(value: Any) -> Any:
-    """A tensor over torch's memory, where that is as ours lies, else over a copy; anything else as it is."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    return _core.borrow(as_readable(value.detach()))
-
-
-def as_readable(value: torch.Tensor) -> torch.Tensor:
-    """The same, if it lies as tensors of ours do, else a copy that does."""
-    return value if lies_as_ours(value) else value.contiguous()
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
@@ -353,7 +320,7 @@ def _bytes_of_shared(results: Iterable[Any]) -> int:
 
 def _unwritten(expected: torch.Tensor) -> torch.Tensor:
     """As calls will have it, by its shape, dtype and order; what is not written takes no memory."""
-    memory = torch.empty(expected.shape, dtype=getattr(torch, DTYPES[expected.dtype]))
+    memory = torch.empty(expected.shape, dtype=getattr(torch, DTYPES[expected.dtype]), device="cpu")
     return channels_last(memory) if is_channels_last(expected) else memory
 
 
@@ -364,10 +331,10 @@ def _laid_out(value: Any, expected: Any) -> Any:
     return value
 
 
-def _wanted(expected: torch.Tensor, strided: bool, passed_on: int | None) -> _core.Wanted:
+def _wanted(place: Place, expected: torch.Tensor, strided: bool, passed_on: int | None) -> _core.Wanted:
     """How a result is torch's without a copy. One that is an argument is no result of ours."""
     dtype = DTYPES.get(expected.dtype)
-    is_same = passed_on is None and dtype is not None and getattr(torch, dtype) is expected.dtype
+    is_same = passed_on is None and dtype is not None and getattr(torch, dtype) is expected.dtype and expected.device == place.device
     return _core.Wanted(dtype if is_same else None, _known_steps(expected) if strided else None)
 
 
@@ -377,13 +344,13 @@ def _known_steps(expected: torch.Tensor) -> list[int] | None:
     return list(steps) if all(isinstance(step, int) and step for step in (*expected.shape, *steps)) else None
 
 
-def as_theirs(value: Any, expected: Any, strided: bool = True) -> Any:
+def as_theirs(place: Place, value: Any, expected: Any, strided: bool = True) -> Any:
     """A copy, in the dtype that torch has planned for it, and with its strides."""
     if not isinstance(value, Tensor):
         return value
-    lent = torch.from_dlpack(_core.lend(value))
+    lent, device = place.lent(value), expected.device
     steps = _known_steps(expected) if strided else None
-    made = torch.empty_strided(expected.shape, steps, dtype=expected.dtype) if steps is not None else torch.empty(lent.shape, dtype=expected.dtype)
+    made = torch.empty(lent.shape, dtype=expected.dtype, device=device) if steps is None else torch.empty_strided(expected.shape, steps, dtype=expected.dtype, device=device)
     return made.copy_(lent)
 
 

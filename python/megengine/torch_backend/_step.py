@@ -14,36 +14,33 @@ from ..core import ops
 from ..jit.replay import Replay
 from ..jit.report import MemoryPlan
 from ..tensor import Tensor
+from ._devices import as_readable, device_of_tensors, place_on
 from ._exported import Exported, Whole, exported
-from ._layouts import is_channels_last, lies_as_ours
 from ._partition import is_check, place_of, reasons_against
 from ._program import (
     Program,
-    as_ours,
-    as_readable,
     as_theirs,
-    seed_from_torch,
-    share_arena,
 )
 from ._rules import RULES, Group, Rule, clipped
+from ._strides import is_channels_last, lies_as_ours
 
 
 class Lent:
     """A tensor of torch's whose memory the programs read and write."""
 
     def __init__(self, theirs: torch.Tensor) -> None:
-        self.theirs, self._place = theirs, (0, ())
+        self.theirs, self._lies = theirs, (0, ())
         self.ours = self._borrowed()
 
     def _borrowed(self) -> Tensor:
-        self._place = self.theirs.data_ptr(), self.theirs.stride()
+        self._lies = self.theirs.data_ptr(), self.theirs.stride()
         self.is_channels_last = is_channels_last(self.theirs)
-        borrowed: Tensor = _core.borrow(as_readable(self.theirs.detach()), writable=True)
+        borrowed: Tensor = place_on(self.theirs.device).exchange.lent(as_readable(self.theirs.detach()), writable=True)
         return borrowed
 
     def before(self) -> None:
         """torch may have put other memory in its place, and what does not lie as ours do is copied in each call."""
-        if self._place != (self.theirs.data_ptr(), self.theirs.stride()) or not lies_as_ours(self.theirs):
+        if self._lies != (self.theirs.data_ptr(), self.theirs.stride()) or not lies_as_ours(self.theirs):
             self.ours._reset(self._borrowed())
 
     def laid_out(self, value: Tensor) -> Tensor:
@@ -58,7 +55,7 @@ class Lent:
 def bring_back(lent: Sequence[Lent]) -> None:
     """New values to torch's memory, where the plan could not put them there; some may lie in that of others."""
     moved = [each for each in lent if each.has_moved()]
-    values = [torch.from_dlpack(_core.lend(each.ours)).clone() for each in moved]
+    values = [place_on(each.theirs.device).lent(each.ours).clone() for each in moved]
     with torch.no_grad():
         for each, value in zip(moved, values, strict=True):
             each.theirs.copy_(value)
@@ -114,7 +111,8 @@ class Step:
         rest = tuple((tuple(each.shape), each.dtype) if isinstance(each, torch.Tensor) else each for each in leaves)
         modes = tuple(module.training for module in self._model.modules())
         options = tuple(tuple((name, value) for name, value in group.items() if name not in ("params", "lr", "initial_lr")) for group in self._optimizer.param_groups)
-        mixed = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        device = device_of_tensors([*self._model.parameters(), *arguments]).type
+        mixed = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
         key = (form, rest, modes, options, mixed)
         if key not in self._programs:
             self._programs[key] = _StepProgram(exported(Whole(self._model, self._loss, leaves, form, mixed), arguments), self._optimizer, self._lent, f"step of {type(self._model).__name__}", self._options)
@@ -146,6 +144,7 @@ class _StepProgram:
         self._name, self._options = name, dict(options)
         self._max_grad_norm: float | None = self._options.pop("max_grad_norm")
         self._program = Program(exported.graph, self._options)
+        self._place = self._program.place
         self._checks = _checks_of(exported.graph, self._options)
         rule = RULES[type(optimizer)]
         known = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
@@ -153,22 +152,26 @@ class _StepProgram:
         self._replays: dict[Any, Replay] = {}  # by the pattern of the optimizer's numbers, and how what is lent lies
 
     def plan(self, arguments: list[torch.Tensor]) -> MemoryPlan:
-        replay, given, _ = self._ready(arguments)
-        return replay.plan(given)
+        with _core.OnDevice(self._place.name):
+            replay, given, _ = self._ready(arguments)
+            return replay.plan(given)
 
     def run(self, arguments: list[torch.Tensor]) -> torch.Tensor:
         if self._checks:  # before anything is written
             self._checks([*self._exported.held, *arguments, torch.ones((), dtype=self._exported.loss.dtype)])
-        replay, given, lent = self._ready(arguments)
+        self._place.exchange.begin()
         if self._program.draws:
-            seed_from_torch()
-        (loss,) = replay(given)
+            self._place.seed()
+        with _core.OnDevice(self._place.name):
+            replay, given, lent = self._ready(arguments)
+            (loss,) = replay(given)
+        self._place.exchange.end()
         bring_back(lent)
         counts = [each.states["step"] for each in self._trained if "step" in each.states]
         if counts:
             torch._foreach_add_(counts, 1)
         torch.autograd.graph.increment_version([each.theirs for each in lent])
-        result: torch.Tensor = as_theirs(loss, self._exported.loss)
+        result: torch.Tensor = as_theirs(self._place, loss, self._exported.loss)
         return result
 
     def _ready(self, arguments: list[torch.Tensor]) -> tuple[Replay, list[Tensor], list[Lent]]:
@@ -185,9 +188,9 @@ class _StepProgram:
             memory.before()
         form = pattern, tuple(each.is_channels_last for each in lent)
         if form not in self._replays:
-            self._replays[form] = share_arena(Replay(lambda *given: self._body(pattern, list(given)), self._name, **self._options))
+            self._replays[form] = self._place.share_arena(Replay(lambda *given: self._body(pattern, list(given)), self._name, **self._options))
         numbers = [Tensor(number) for row in distinct for number in row]
-        return self._replays[form], [*map(as_ours, arguments), *numbers], lent
+        return self._replays[form], [*map(self._place.as_ours, arguments), *numbers], lent
 
     def _lent_of(self, theirs: torch.Tensor) -> Lent:
         if theirs not in self._lent:
@@ -238,7 +241,7 @@ def step(
     for parameters, states, batch and all between; kept by computing values again. max_grad_norm: gradients of the optimizer's parameters are scaled where
     their norm is larger, as by ``torch.nn.utils.clip_grad_norm_``. opt_level, numerics: as of `megengine.jit.trace`.
 
-    A call under ``torch.autocast("cpu", dtype)`` runs model and loss in mixed precision, as torch's own loop does. One program is made for each form of a batch
+    A call under ``torch.autocast(device, dtype)`` runs model and loss in mixed precision, as torch's own loop does. One program is made for each form of a batch
     (shapes, dtypes), such a dtype, mode of the modules and setting of the optimizer other than the learning rate. ``train.plan(x, y)`` gives its memory plan, and runs nothing. TypeError for another optimizer; RuntimeError for an operation that
     megjit does not have, or a model that reads values of tensors, with the line; ValueError for parameters that are views of one memory, and a loss that is not one number; MemoryError, before anything runs or changes, for a limit that cannot be kept.
     """

@@ -1,0 +1,151 @@
+"""Where a graph computes: on the host, or on one GPU, whose memory and streams are then torch's."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree
+
+from .. import _core
+from ..jit.replay import Replay
+from ..random import seed as seed_ours
+from ..tensor import Tensor
+from ._strides import lies_as_ours
+
+HOST = torch.device("cpu")
+
+
+def device_of(graph: fx.Graph) -> torch.device:
+    """The first GPU that a tensor of a graph lies on, else the host."""
+    return device_of_tensors(value for node in graph.nodes for value in _pytree.tree_leaves(node.meta.get("val", node.meta.get("example_value"))))
+
+
+def device_of_tensors(values: Iterable[Any]) -> torch.device:
+    """The first GPU that one of them lies on, else the host."""
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.device.type == "cuda":
+            return torch.device("cuda", value.device.index or 0)
+    return HOST
+
+
+def is_on(device: torch.device, tensor: torch.Tensor) -> bool:
+    """Does a program there read it, or give it? A GPU's reads numbers of the host, as torch's operations do."""
+    return tensor.device == device or (tensor.device == HOST and tensor.dim() == 0)
+
+
+@functools.cache
+def why_not(device: torch.device) -> str:
+    """Why nothing is computed there; "" where it is."""
+    if device.type not in ("cpu", "cuda"):
+        return f"megjit does not compute on {device}"
+    try:
+        place_on(device)
+    except RuntimeError as error:
+        what, *more = str(error).splitlines()
+        why = next((line.partition("why:")[2].strip() for line in more if "why:" in line), what)
+        return f"megjit finds no CUDA for {device}: {why}"
+    return ""
+
+
+_places: dict[torch.device, Place] = {}
+
+
+def place_on(device: torch.device) -> Place:
+    """One for each device. RuntimeError, with the library that is missing, where megjit has no such GPU."""
+    if device not in _places:
+        _places[device] = Place(device)
+    return _places[device]
+
+
+def make_room(limit: int, needed: int) -> None:
+    """Before torch runs what needs so many bytes: our arenas go where they would be too much."""
+    for place in _places.values():
+        place.keep_idle_within(max(0, limit - needed))
+
+
+class Place:
+    """A device, what is exchanged with torch there, and where programs have what lives within their calls."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.is_host = device == HOST
+        self.exchange = _core.Exchange(torch.Tensor) if self.is_host else _core.Exchange(torch.Tensor, device.index)
+        self.name = self.exchange.place  # "" for the host
+        self._replays = weakref.WeakSet[Replay]()  # they share one arena, which goes with the last of them
+
+    def share_arena(self, replay: Replay) -> Replay:
+        """Programs of one process run one after the other, so what lives within a call has one place."""
+        if other := next(iter(self._replays), None):
+            replay.share_arena(other)
+        self._replays.add(replay)
+        return replay
+
+    def keep_idle_within(self, limit: int) -> None:
+        """Gives up the arena where it takes more bytes."""
+        if any_of_them := next(iter(self._replays), None):
+            any_of_them.traced._function.keep_idle_arenas_within(limit)
+
+    def as_ours(self, value: Any) -> Any:
+        """A tensor over torch's memory, where that is as ours lies, else over a copy; anything else as it is."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        readable = as_readable(value.detach())
+        if self.is_host or readable.device != self.device:
+            ours: Tensor = _core.borrow(readable.cpu())
+            return ours if self.is_host else ours.to(self.name)
+        return self.exchange.lent(readable)
+
+    def absent(self, form: torch.Tensor) -> Tensor:
+        """A tensor for plans, in the form of one of the host that nobody has written, which takes no memory."""
+        ours: Tensor = _core.borrow(form)
+        return ours if self.is_host else self.exchange.absent(ours)
+
+    def lent(self, value: Tensor) -> torch.Tensor:
+        """torch's tensor over the memory of one of ours."""
+        lent: torch.Tensor = torch.from_dlpack(_core.lend(value) if self.is_host else value)
+        return lent
+
+    # -- random numbers follow torch's generator of the device
+
+    @property
+    def _generator(self) -> Any:
+        return torch.cuda.default_generators[self.device.index]
+
+    def seed(self) -> None:
+        """Our generator follows torch's."""
+        if self.is_host:
+            return seed_ours(int(torch.randint(2**31 - 1, ())))
+        generator = self._generator  # whose state is the host's: nothing waits for the GPU
+        offset = generator.get_offset()
+        generator.set_offset(offset + 4)  # as after a kernel of torch's that draws
+        return seed_ours(_mixed(generator.initial_seed(), offset))
+
+    def random_state(self) -> Any:
+        return torch.get_rng_state() if self.is_host else self._generator.get_state()
+
+    def set_random_state(self, state: Any) -> None:
+        if self.is_host:
+            torch.set_rng_state(state)
+        else:
+            self._generator.set_state(state)
+
+
+def _mixed(*numbers: int) -> int:
+    """31 bits, all of which depend on all numbers (SplitMix64's steps)."""
+    state = 0
+    for number in numbers:
+        state = (state + number + 0x9E3779B97F4A7C15) & (2**64 - 1)
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & (2**64 - 1)
+        state = (state ^ state >> 27) * 0x94D049BB133111EB & (2**64 - 1)
+        state ^= state >> 31
+    return state >> 33
+
+
+def as_readable(value: torch.Tensor) -> torch.Tensor:
+    """The same, if it lies as tensors of ours do, else a copy that does."""
+    return value if lies_as_ours(value) else value.contiguous()
