@@ -398,12 +398,6 @@ class Expr(FxNode):
     def __format__(self, format_spec: str) -> str:
         return f"%{self._id}:\t{self._text(format_spec)}"
 
-    def __copy__(self) -> Expr:
-        raise TypeError(f"{self.describe()} is part of its graph\n  fix: copy the TracedModule")
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Expr:
-        return memo[id(self)] if id(self) in memo else self.__copy__()
-
 
 def _value_of(leaf: Any) -> Any:
     return leaf._result if isinstance(leaf, Expr) else leaf

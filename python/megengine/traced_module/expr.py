@@ -100,6 +100,11 @@ class GetAttr(Expr):
         super().__init__((module,), name=attr_name, target=attr_name)
         self.return_val = type(self, name or attr_name, f"{module.qualname}.{attr_name}")
 
+    @classmethod
+    def of(cls, module: Any, attr_name: str, value: Tensor | Module) -> Any:
+        """The node of an expr that reads ``value``."""
+        return _described(cls.make(module, _kind_of(value), attr_name), value)
+
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return get_subattr(args[0], self.attr_name)
 
@@ -223,6 +228,17 @@ class CallMethod(Expr):
         return f"{head}({self._arguments(spec, 1)})"
 
 
+def _kind_of(value: Tensor | Module) -> type[Node]:
+    return ModuleNode if isinstance(value, Module) else TensorNode
+
+
+def _described(node: Node, value: Any) -> Node:
+    """``node``, which knows what ``value`` is where that is a tensor."""
+    if isinstance(node, TensorNode):
+        node._describe(value)
+    return node
+
+
 def _check_read(expr: Expr, value: Any, what: str) -> None:
     """Damaged unless the only value of ``expr`` is a node for ``value``."""
     made = {TensorNode: Tensor, ModuleNode: Module}
@@ -326,10 +342,7 @@ class Constant(Expr):
 
     def __init__(self, c: Any, name: str = "", qualname: str = "") -> None:
         super().__init__(name=name or f"const_{type(c).__name__.lower()}", target=c)
-        kind = ModuleNode if isinstance(c, Module) else TensorNode
-        self.return_val = kind(self, self.name, qualname)
-        if isinstance(self.return_val, TensorNode):
-            self.return_val._describe(c)
+        self.return_val = _described(_kind_of(c)(self, self.name, qualname), c)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.value

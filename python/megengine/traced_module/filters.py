@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .._graph.selection import Selection, name_pattern
 from ..module import Module
 from .expr import CallFunction, CallMethod, Expr, is_call_function, is_call_tensor_method
 from .node import ModuleNode, Node
@@ -25,41 +25,13 @@ else:
     _M = TypeVar("_M")
 
 
-class BaseFilter(Generic[_T]):
+class BaseFilter(Selection[_T]):
     """Something to iterate; iterate it before changing the graph, with ``as_list``."""
-
-    def __init__(self, iter: Iterable[Any]) -> None:  # noqa: A002
-        self._iter = iter
-
-    def __iter__(self) -> Iterator[_T]:
-        return filter(self._selects, self._iter)
-
-    def _selects(self, item: Any) -> bool:
-        return True
-
-    def as_list(self) -> list[_T]:
-        """All of it."""
-        return list(self)
 
     def as_dict(self) -> dict[int, _T]:
         """By id."""
         items: Iterable[Any] = self
         return {item._id: item for item in items}
-
-    def as_unique(self) -> _T:
-        """The only one. AssertionError when there is none, or several."""
-        found = self.as_list()
-        if len(found) != 1:
-            raise AssertionError(
-                f"there are {len(found)} of these, not one" + "".join(
-                f"\n  {item!r}" for item in found[:5]
-                )
-            )
-        return found[0]
-
-    def as_count(self) -> int:
-        """How many there are."""
-        return sum(1 for _ in self)
 
 
 def _many(what: Any) -> Any:
@@ -156,8 +128,7 @@ class NodeFilterName(NodeFilter[Node]):
     @classmethod
     def make_re(cls, pattern: str | None, ignorecase: bool = True) -> re.Pattern[str]:
         """The pattern as a regular expression; None matches everything."""
-        flags = re.IGNORECASE if ignorecase else 0
-        return re.compile(fnmatch.translate(pattern or "*"), flags)
+        return name_pattern(pattern or None, ignorecase)
 
     def _selects(self, item: Any) -> bool:
         return self.pattern.match(format(item, "p")) is not None

@@ -110,9 +110,7 @@ class Inserter(Recorder):
         if not isinstance(value, (Module, Tensor)):
             return value
         self.node_of(node)
-        read = GetAttr.make(node, ModuleNode if isinstance(value, Module) else TensorNode, name)
-        if isinstance(value, Tensor):
-            read._describe(value)
+        read = GetAttr.of(node, name, value)
         self._place(read.expr)
         return read
 

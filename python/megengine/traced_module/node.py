@@ -49,7 +49,7 @@ class Node(Value, abc.ABC, _ActsAs):
     expr: Expr = None  # type: ignore[assignment]  # until an expr takes it
     _name: str
 
-    def __init__(self, expr: Expr | None, name: str | None, qualname: str | None) -> None:
+    def __init__(self, expr: Expr | None, name: str | None = None, qualname: str | None = None) -> None:
         super().__init__()
         self.expr = expr  # type: ignore[assignment]  # as above
         self._name = name or ""
@@ -140,23 +140,9 @@ class Node(Value, abc.ABC, _ActsAs):
             name = f"{self.top_graph.name}_{name}"
         return f"%{self._id}_{name}" if "i" in format_spec else name
 
-    def __copy__(self) -> Node:
-        raise TypeError(
-            f"{self._name!r}: a node is part of its graph\n  fix: copy the TracedModule"
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
-        """The node of the copied graph when that is being copied."""
-        return memo[id(self)] if id(self) in memo else self.__copy__()
-
 
 class ModuleNode(Node, Generic[_M]):
     """A module: the traced one itself (``self``), or one read from it."""
-
-    def __init__(
-        self, expr: Expr | None, name: str | None = None, qualname: str | None = None
-    ) -> None:
-        super().__init__(expr, name, qualname)
 
     @property
     def owner(self) -> _M:

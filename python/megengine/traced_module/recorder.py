@@ -39,22 +39,13 @@ def listed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
     return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
 
 
-def named_function(
-    func: Callable[..., Any], args: tuple[Any, ...]
-) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A method of the global random generator is the function of megengine.random."""
-    if args and isinstance(args[0], RNG):
-        public: Any = getattr(random, func.__name__, None)
-        if getattr(public, "__self__", None) is args[0]:
-            return public, args[1:]
-    return func, args
-
-
 def function_expr(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Expr, tuple[Any, ...]]:
-    """The expr of a call, and the arguments that it takes."""
+    """The expr of a call, and the arguments that it takes; a method of the global random generator is the function of megengine.random."""
     if func is op_objects.apply:
         return Apply(args[0]), args[1:]
-    func, args = named_function(func, args)
+    public: Any = getattr(random, func.__name__, None) if args and isinstance(args[0], RNG) else None
+    if getattr(public, "__self__", None) is not None and public.__self__ is args[0]:
+        return CallFunction(public), args[1:]
     return CallFunction(func), args
 
 

@@ -148,19 +148,16 @@ class Tracer(Recorder):
         """An attribute of the module, or a constant."""
         graph = scope.graph
         path = scope.path_of(value)
-        kind = ModuleNode if isinstance(value, Module) else TensorNode
         if path is not None:
-            node = GetAttr.make(graph.inputs[0], kind, path)
+            node = GetAttr.of(graph.inputs[0], path, value)
         else:
             if any(id(value) in outer.nodes for outer in self._scopes[:-1]):
                 raise AssertionError(
                     f"{graph.qualname} reads a tensor of the calling module that is not one of its arguments\n"
                     "  fix: pass it to the module as an argument"
                 )
-            kept = self.build(value) if kind is ModuleNode else value
+            kept = self.build(value) if isinstance(value, Module) else value
             node = Constant.make(kept, qualname=f"{graph.qualname}.[const]")
-        if kind is TensorNode:
-            node._describe(value)
         graph._add(node.expr)
         return node
 
