@@ -204,9 +204,7 @@ class TracedModule(Module):
 
     def _new_graph(self, name: str, qualname: str) -> InternalGraph:
         """A graph for a call of this module, without anything in it."""
-        graph = InternalGraph(name, qualname)
-        graph._module = self
-        return graph
+        return InternalGraph(name, qualname, self)
 
     @property
     def graph(self) -> InternalGraph:
