@@ -55,15 +55,8 @@ def get_suffix_name(prefix: str, name: str) -> str | None:
     return name.removeprefix(f"{prefix}.") if name.startswith(f"{prefix}.") else None
 
 
-def _target() -> Any:
-    """The name under which programs know what an expr is about."""
-    return property(lambda self: self.target, lambda self, value: setattr(self, "target", value))
-
-
-class Input(Expr):
+class Input(Expr, kind="placeholder"):
     """An input of the graph: the module itself, or a tensor of the call."""
-
-    _kind = "placeholder"
 
     def __init__(self, type: type[Node], name: str = "args", qualname: str = "") -> None:  # noqa: A002
         super().__init__(name=name)
@@ -83,12 +76,10 @@ class Input(Expr):
         return "Input()"
 
 
-class GetAttr(Expr):
+class GetAttr(Expr, kind="get_attr", target="attr_name"):
     """A tensor or module read from a module by its dotted path."""
 
-    _kind = "get_attr"
-    attr_name = _target()
-    _own = (*Expr._own, "attr_name")
+    attr_name: Any
 
     def __init__(
         self,
@@ -134,15 +125,13 @@ class GetAttr(Expr):
         return f'getattr({show(self.args[0], spec)}, "{self.attr_name}") -> ({kind})'
 
 
-class CallMethod(Expr):
+class CallMethod(Expr, kind="call_method", target="method"):
     """A module called, or a method or operator of a tensor; the object is the first argument.
 
     method: ``__call__`` for modules; ``shape`` gives the shape as a Tensor.
     """
 
-    _kind = "call_method"
-    method = _target()
-    _own = (*Expr._own, "method")
+    method: Any
 
     def __init__(self, node: Node, method: str = "__call__") -> None:
         super().__init__((node,), name=method, target=method)
@@ -265,12 +254,10 @@ def shape_tensor(x: Tensor) -> Tensor:
     return shape if isinstance(shape, Tensor) else Tensor(np.array(shape, np.int32))
 
 
-class CallFunction(Expr):
+class CallFunction(Expr, kind="call_function", target="_func"):
     """A function called."""
 
-    _kind = "call_function"
-    _func = _target()
-    _own = (*Expr._own, "_func")
+    _func: Any
 
     def __init__(self, func: Callable[..., Any]) -> None:
         super().__init__(name=func.__name__, target=func)
@@ -312,12 +299,10 @@ def _home_of(func: Callable[..., Any]) -> str:
     return next(homes, module)
 
 
-class Apply(Expr):
+class Apply(Expr, kind="apply", target="opdef"):
     """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
 
-    _kind = "apply"
-    opdef = _target()
-    _own = (*Expr._own, "opdef")
+    opdef: Any
 
     def __init__(self, opdef: op_objects.OpDef) -> None:
         super().__init__(name=type(opdef).__name__.lower(), target=opdef)
@@ -333,12 +318,10 @@ class Apply(Expr):
         return f"{self.opdef}({self._arguments(spec)})"
 
 
-class Constant(Expr):
+class Constant(Expr, kind="constant", target="value"):
     """A tensor or module that the program holds outside of the traced module."""
 
-    _kind = "constant"
-    value = _target()
-    _own = (*Expr._own, "value")
+    value: Any
 
     def __init__(self, c: Any, name: str = "", qualname: str = "") -> None:
         super().__init__(name=name or f"const_{type(c).__name__.lower()}", target=c)
@@ -357,10 +340,8 @@ class Constant(Expr):
         return f"Constant({type(self.value)})"
 
 
-class Output(Expr):
+class Output(Expr, kind="output"):
     """What the graph gives; only the graph itself sees it."""
-
-    _kind = "output"
 
     def __init__(self, result: Any) -> None:
         super().__init__((result,), name="output", target="output")

@@ -13,8 +13,7 @@ from . import module_tracer
 from .expr import CallMethod, Constant, Expr, GetAttr, Input, is_call_module
 from .node import ModuleNode, Node, TensorNode
 from .packing import unpack
-from .recorder import Arguments, Recorder, suspended
-from .tracing import Tracer
+from .tracing import Arguments, Recorder, Tracer, suspended
 from .utils import assign_attr, get_subattr
 
 if TYPE_CHECKING:

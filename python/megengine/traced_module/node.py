@@ -64,13 +64,12 @@ class Node(Value, abc.ABC, _ActsAs):
     @name.setter
     def name(self, new_name: str) -> None:
         graph = self.top_graph
-        if graph is None or new_name == self._name:
-            self._name = new_name
-            return
-        if new_name in graph._names:
-            raise AssertionError(f"{new_name!r} is the name of another node of {graph.name}\n  fix: choose another name")
-        graph._names.drop(self._name)
-        self._name = graph._names.take(new_name)
+        if graph is not None and new_name != self._name:
+            if new_name in graph._names:
+                raise AssertionError(f"{new_name!r} is the name of another node of {graph.name}\n  fix: choose another name")
+            graph._names.drop(self._name)
+            new_name = graph._names.take(new_name)
+        self._name = new_name
 
     @property
     def qualname(self) -> str:

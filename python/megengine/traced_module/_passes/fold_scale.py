@@ -36,8 +36,8 @@ def _is_float(arg: Any) -> bool:
     return isinstance(arg, TensorNode) and arg.dtype is not None and arg.dtype.kind == "f"
 
 
-def _with_number(expr: Any, signs: str, number: Callable[[Any], float | None]) -> tuple[Node, str, float] | None:
-    """(tensor, sign, number) of ``tensor sign number``."""
+def _with_number(expr: Any, signs: str, number: Callable[[Any], float | None]) -> tuple[Node, float] | None:
+    """(tensor, c) where ``expr`` is tensor + c or tensor * c, or the same written with - or /, for one of ``signs``."""
     found = _binary(expr)
     if found is None or found[0] not in signs:
         return None
@@ -45,7 +45,9 @@ def _with_number(expr: Any, signs: str, number: Callable[[Any], float | None]) -
     if sign in "+*" and not _is_float(left):
         left, right = right, left
     value = number(right)
-    return None if not _is_float(left) or not value else (left, sign, value)
+    if not _is_float(left) or not value:
+        return None
+    return left, -value if sign == "-" else 1 / value if sign == "/" else value
 
 
 def _written(arg: Any) -> float | None:
@@ -62,14 +64,12 @@ def _known(arg: Any) -> float | None:
 
 def factor_of(expr: Any, number: Callable[[Any], float | None] = _written) -> tuple[Node, float] | None:
     """(tensor, c) when ``expr`` is tensor * c."""
-    found = _with_number(expr, "*/", number)
-    return None if found is None else (found[0], found[2] if found[1] == "*" else 1 / found[2])
+    return _with_number(expr, "*/", number)
 
 
 def term_of(expr: Any) -> tuple[Node, float] | None:
     """(tensor, c) when ``expr`` is tensor + c."""
-    found = _with_number(expr, "+-", _written)
-    return None if found is None else (found[0], found[2] if found[1] == "+" else -found[2])
+    return _with_number(expr, "+-", _written)
 
 
 def fuse_add_mul(top: TracedModule) -> None:
