@@ -61,13 +61,7 @@ class NodeFilter(Selection[Any]):
         NodeFilter
             The operators as they can run.
         """
-        network = dest_vars[0]._network
-        return cls(
-            [
-                network._opr(number)
-                for number in network.graph.order([network._id_of(var) for var in dest_vars])
-            ]
-        )
+        return cls(dest_vars[0]._network._oprs_of(dest_vars))
 
     def type(self, node_type: Any) -> NodeFilter:
         """Selects instances of classes; among variables, it selects those that such operators make.

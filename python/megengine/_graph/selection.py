@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
 
 
 class Selection(Generic[_T]):
-    """Something to iterate; iterate it before changing the graph, with ``as_list``."""
+    """Something to iterate, or a function that gives it anew each time; iterate it before changing the graph, with ``as_list``."""
 
     _not_one: type[Exception] = AssertionError  # what `as_unique` raises
 
-    def __init__(self, iter: Iterable[Any]) -> None:  # noqa: A002
+    def __init__(self, iter: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:  # noqa: A002
         self._iter = iter
 
     def __iter__(self) -> Iterator[_T]:
-        return filter(self._selects, self._iter)
+        return filter(self._selects, self._iter() if callable(self._iter) else self._iter)
 
     def _selects(self, item: Any) -> bool:
         return True

@@ -370,27 +370,25 @@ EXPRS: dict[str, type[Expr]] = {
 # -- questions -----------------------------------------------------------------------------------
 
 
+def is_among(thing: Any, wanted: Any) -> bool:
+    """Whether ``thing`` is ``wanted`` or one of them; None stands for all."""
+    return wanted is None or thing in (wanted if isinstance(wanted, (list, tuple, set, frozenset)) else (wanted,))
+
+
 def is_call_module(expr: Expr, module_cls: type[Module] | None = None) -> bool:
     """Whether ``expr`` calls a module, of class ``module_cls`` if given."""
-    if not (isinstance(expr, CallMethod) and expr._is_module_call):
-        return False
-    return module_cls is None or isinstance(expr.args[0].owner, module_cls)
+    is_one = isinstance(expr, CallMethod) and expr._is_module_call
+    return is_one and (module_cls is None or isinstance(expr.args[0].owner, module_cls))
 
 
 def is_call_tensor_method(expr: Expr, method: str | Sequence[str] | None = None) -> bool:
     """Whether ``expr`` calls a method or operator of a tensor, one of ``method`` if given."""
-    if not isinstance(expr, CallMethod) or expr._is_module_call:
-        return False
-    return method is None or expr.method in ((method,) if isinstance(method, str) else method)
+    return isinstance(expr, CallMethod) and not expr._is_module_call and is_among(expr.method, method)
 
 
-def is_call_function(
-    expr: Expr, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None
-) -> bool:
+def is_call_function(expr: Expr, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> bool:
     """Whether ``expr`` calls a function, one of ``func`` if given."""
-    if not isinstance(expr, CallFunction):
-        return False
-    return func is None or expr.func in ((func,) if callable(func) else func)
+    return isinstance(expr, CallFunction) and is_among(expr.func, func)
 
 
 def is_constant(expr: Expr) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._graph.selection import Selection, name_pattern
 from ..module import Module
-from .expr import CallFunction, CallMethod, Expr, is_call_function, is_call_tensor_method
+from .expr import CallFunction, CallMethod, Expr, is_among, is_call_function, is_call_tensor_method
 from .node import ModuleNode, Node
 
 if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a plain ``ExprFilter`` gives
@@ -34,13 +34,6 @@ class BaseFilter(Selection[_T]):
         return {item._id: item for item in items}
 
 
-def _many(what: Any) -> Any:
-    """None, one thing or several of them, as a list."""
-    if what is None:
-        return None
-    return list(what) if isinstance(what, (list, tuple, set, frozenset)) else [what]
-
-
 class ExprFilter(BaseFilter[_E]):
     """Exprs of a graph."""
 
@@ -62,7 +55,7 @@ class ExprFilter(BaseFilter[_E]):
 class ExprFilterCallFunction(ExprFilter[CallFunction]):
     def __init__(self, expr_iter: Iterable[Expr], func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> None:
         super().__init__(expr_iter)
-        self.func = _many(func)
+        self.func = func
 
     def _selects(self, item: Any) -> bool:
         return is_call_function(item, self.func)
@@ -71,19 +64,21 @@ class ExprFilterCallFunction(ExprFilter[CallFunction]):
 class ExprFilterCallMethod(ExprFilter[CallMethod]):
     def __init__(self, expr_iter: Iterable[Expr], method: str | Sequence[str] | None = None) -> None:
         super().__init__(expr_iter)
-        self.method = _many(method)
+        self.method = method
 
     def _selects(self, item: Any) -> bool:
-        return isinstance(item, CallMethod) and (item.method in self.method if self.method else is_call_tensor_method(item))
+        if not self.method:
+            return is_call_tensor_method(item)
+        return isinstance(item, CallMethod) and is_among(item.method, self.method)
 
 
 class ExprFilterExprId(ExprFilter[Expr]):
     def __init__(self, expr_iter: Iterable[Expr], expr_id: int | Sequence[int] | None) -> None:
         super().__init__(expr_iter)
-        self.expr_id_list = _many(expr_id)
+        self._ids = expr_id
 
     def _selects(self, item: Any) -> bool:
-        return self.expr_id_list is None or item._id in self.expr_id_list
+        return is_among(item._id, self._ids)
 
 
 class NodeFilter(BaseFilter[_N]):
@@ -105,7 +100,7 @@ class NodeFilter(BaseFilter[_N]):
 class NodeFilterType(NodeFilter[ModuleNode[_M]], Generic[_M]):
     def __init__(self, expr_iter: Iterable[Node], owner_type: type[_M] | Sequence[type[_M]]) -> None:
         super().__init__(expr_iter)
-        self.owner_type = tuple(_many(owner_type))
+        self.owner_type = owner_type if isinstance(owner_type, type) else tuple(owner_type)
 
     def _selects(self, item: Any) -> bool:
         return isinstance(item, ModuleNode) and isinstance(item.owner, self.owner_type)
@@ -114,10 +109,10 @@ class NodeFilterType(NodeFilter[ModuleNode[_M]], Generic[_M]):
 class NodeFilterNodeId(NodeFilter[Node]):
     def __init__(self, expr_iter: Iterable[Node], node_id: int | Sequence[int] | None) -> None:
         super().__init__(expr_iter)
-        self._ids = _many(node_id)
+        self._ids = node_id
 
     def _selects(self, item: Any) -> bool:
-        return self._ids is None or item._id in self._ids
+        return is_among(item._id, self._ids)
 
 
 class NodeFilterName(NodeFilter[Node]):

@@ -114,11 +114,11 @@ class InternalGraph(Pictured):
 
     def exprs(self, recursive: bool = True) -> ExprFilter:
         """Exprs in the order of execution, inputs first; those of called graphs after the call."""
-        return ExprFilter(_Lazy(lambda: self._each_call(recursive, set())))
+        return ExprFilter(lambda: self._each_call(recursive, set()))
 
     def nodes(self, recursive: bool = True) -> NodeFilter:
         """Inputs and all results."""
-        return NodeFilter(_Lazy(lambda: (node for expr in self._each_call(recursive, set()) for node in expr.outputs)))
+        return NodeFilter(lambda: (node for expr in self._each_call(recursive, set()) for node in expr.outputs))
 
     def _each_call(self, recursive: bool, seen: set[InternalGraph]) -> Iterator[Expr]:
         seen.add(self)
@@ -394,13 +394,3 @@ class InternalGraph(Pictured):
         copied = memo[id(self)] = object.__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
-
-
-class _Lazy:
-    """Iterates anew each time."""
-
-    def __init__(self, each: Callable[[], Iterator[Any]]) -> None:
-        self._each = each
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._each()
