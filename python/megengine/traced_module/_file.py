@@ -25,7 +25,6 @@ from .internal_graph import InternalGraph
 from .node import ModuleNode
 from .packing import Packed
 from .pytree import SUPPORTED_TYPE, LeafDef, TreeDef
-from .serialization import upgrade
 from .traced_module import TracedModule
 from .tracing import parameter_from, parameters_of
 
@@ -239,9 +238,7 @@ def _finish(module: TracedModule, version: str) -> None:
         raise Damaged("a traced module does not say what it was made from")
     if not module._is_top:
         return
-    for graph in module._inner_graphs():
-        upgrade(graph, version)
-    module._adopt_graphs()
+    module._upgrade(version)
     for graph in module.argdef_graph_map.values():
         graph.lint()
 
