@@ -216,6 +216,10 @@ class TracedModule(Module):
             )
         return next(iter(self.argdef_graph_map.values()))
 
+    def _input_names(self) -> list[str]:
+        """What the inputs of the only graph are called."""
+        return [node.name for node in self.graph.inputs[1:]]
+
     @property
     def argdef_outdef_map(self) -> dict[TreeDef, TreeDef]:
         """Mapping of the arrangement of the arguments to that of the results."""
