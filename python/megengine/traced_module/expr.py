@@ -92,7 +92,7 @@ class GetAttr(Expr, kind="get_attr", target="attr_name"):
         self.return_val = type(self, name or attr_name, f"{module.qualname}.{attr_name}")
 
     @classmethod
-    def of(cls, module: Any, attr_name: str, value: Tensor | Module) -> Any:
+    def of(cls, module: ModuleNode, attr_name: str, value: Tensor | Module) -> Any:
         """The node of an expr that reads ``value``."""
         return _described(cls.make(module, _kind_of(value), attr_name), value)
 
@@ -370,7 +370,7 @@ EXPRS: dict[str, type[Expr]] = {
 # -- questions -----------------------------------------------------------------------------------
 
 
-def is_among(thing: Any, wanted: Any) -> bool:
+def is_among(thing: object, wanted: object) -> bool:
     """Whether ``thing`` is ``wanted`` or one of them; None stands for all."""
     return wanted is None or thing in (wanted if isinstance(wanted, (list, tuple, set, frozenset)) else (wanted,))
 

@@ -249,7 +249,7 @@ class Tracer(Recorder):
         graph = scope.graph
         path = scope.paths.get(id(value))
         if path is not None:
-            node = GetAttr.of(graph.inputs[0], path, value)
+            node = GetAttr.of(cast("ModuleNode", graph.inputs[0]), path, value)
         else:
             if any(id(value) in outer.nodes for outer in self._scopes[:-1]):
                 raise AssertionError(
