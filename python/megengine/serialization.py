@@ -12,19 +12,18 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import struct
 from types import ModuleType
 from typing import IO, Any
 
 from ._files import kinds, modules, tensor_file, unpickler
 from ._files.admitted import Admission, Trusted
 from ._files.blocks import QuantizedBlocks
-from ._files.container import Container, Damaged, ModelFileError
+from ._files.container import Container, ModelFileError
 from ._files.disk import written_whole
 from ._files.locations import MapLocation, dmap
 from ._files.locations import map_device as map_device
 from ._files.tensor_file import TensorFile
-from ._files.unpickler import RefusedClassError
+from ._files.unpickler import RefusedClassError as RefusedClassError
 from .module import Module
 
 __all__ = ["QuantizedBlocks", "TensorFile", "load", "save"]
@@ -230,36 +229,10 @@ def _unpickled(
 ) -> Any:
     if pickle_module is not pickle:
         return pickle_module.load(file)
-    try:
-        return pickle.load(file) if allow_pickle else unpickler.read(file, Admission(trusted))
-    except (RefusedClassError, ModelFileError) as error:
-        raise RefusedClassError(f"{name}: {error}") from None
-    except _DAMAGE as error:
-        if allow_pickle and not isinstance(error, (EOFError, pickle.UnpicklingError)):
-            raise  # an error of the author's code
-        why = f"{type(error).__name__}: {error}".removesuffix(": ")
-        fix = "the file is truncated, damaged, or not one that megengine.save wrote: "
-        fix += "write or download it again"
-        raise RuntimeError(f"cannot read {name}: {why}\n  fix: {fix}") from error
-
-
-# What unpickling random bytes may raise.
-_DAMAGE = (
-    EOFError,
-    pickle.UnpicklingError,
-    ValueError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    TypeError,
-    ImportError,
-    OverflowError,
-    MemoryError,
-    AssertionError,
-    RecursionError,
-    struct.error,
-    Damaged,
-)
+    if not allow_pickle:
+        return unpickler.load(file, name, trusted)
+    with unpickler.explained(name, (EOFError, pickle.UnpicklingError)):  # the rest are errors of the author's code
+        return pickle.load(file)
 
 
 def load_python2(path: str | os.PathLike[str]) -> Any:
@@ -267,7 +240,7 @@ def load_python2(path: str | os.PathLike[str]) -> Any:
     with open(path, "rb") as file:
         try:
             return unpickler.read(file, Admission(), encoding="bytes")
-        except _DAMAGE as error:
+        except unpickler.DAMAGE as error:
             raise RuntimeError(
                 f"cannot read {os.fspath(path)}: {type(error).__name__}: {error}; "
                 "the file is damaged: delete it and unpack it again"

@@ -17,6 +17,7 @@ from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
 from .core.tensor.shapes import in_order_of, use_symbolic_shape
 from .device import Device, device_of, shown_name
+from .reports.page import escaped
 
 _HOST, _CUDA = 1, 2  # kinds of device, as DLPack counts them
 _FORMATS = ("default", "nchw", "nhwc")
@@ -296,13 +297,11 @@ class Tensor(ArrayMethodMixin):
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is, above its values."""
-        import html  # slow to import
-
         values = "no value yet"
         if self._is_readable():
             values = np.array2string(self.numpy(), precision=4, suppress_small=True, threshold=200)
         kind = f"{type(self).__name__} {self.dtype}{list(self._tuple_shape)}, {shown_name(self.device)}"
-        return f"<code>{html.escape(kind)}</code><pre>{html.escape(values)}</pre>"
+        return f"<code>{escaped(kind)}</code><pre>{escaped(values)}</pre>"
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return (

@@ -1,6 +1,7 @@
 """The arrows between the rooms, as docs/architecture.md draws them; those between Python packages are read there."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -239,6 +240,21 @@ def test_the_table_allows_nothing_that_nobody_needs():
         if not seen & {(one, other) for one in packages for other in table[target][0]}
     ]
     assert len(table) <= 10 and not idle, "arrows in docs/architecture.md without an import:\n" + "\n".join(idle)
+
+
+def test_the_packages_stand_on_ten_floors():
+    """A package stands above the highest one that it imports, packages that import each other on one floor; what all may import, and faces, aside."""
+    home = {package: row if row in above else package for row, (packages, above) in rows().items() for package in packages}
+    below = {floor: set() for floor in home.values()}
+    for _, package, target in python_arrows():
+        if package in home and target in home:
+            below[home[package]].add(home[target])
+
+    @functools.cache
+    def floor(package):
+        return 1 + max((floor(target) for target in below[package] - {package}), default=0)
+
+    assert max(map(floor, below)) == 10
 
 
 # What functions may import: servers and guards, which take longer to load than the rest of their packages together.

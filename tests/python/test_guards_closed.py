@@ -6,6 +6,7 @@ import contextvars
 import copy
 import ctypes
 import enum
+import fractions
 import functools
 import itertools
 import math
@@ -16,6 +17,7 @@ import string
 import threading
 import time
 import types
+import uuid
 import weakref
 
 import numpy as np
@@ -374,3 +376,12 @@ def test_a_call_sees_whether_two_arguments_are_one(first):
     for _ in range(3):
         for pair in pairs:
             np.testing.assert_array_equal(traced(*pair).numpy(), body(*pair).numpy())
+
+
+def test_kinds_of_modules_that_load_late_never_change():
+    half, one = fractions.Fraction(1, 2), uuid.UUID(int=1)
+    traced, x = trace(lambda x: (x * float(half), half, one), without_host=True), Tensor([3.0])
+    for _ in range(3):
+        y, *rest = traced(x)
+        assert y.item() == 1.5 and rest == [half, one]
+    assert traced._guards is not None

@@ -292,11 +292,7 @@ class GraphInference:
 def _operators(vars: VarNode | Sequence[VarNode]) -> list[OpNode]:
     """All that variables are made of, as it can run."""
     vars = as_list(vars)
-    network: Network = vars[0]._network
-    return [
-        network._opr(number)
-        for number in network.graph.order([network._id_of(var) for var in vars])
-    ]
+    return vars[0]._network._oprs_of(vars)
 
 
 def get_dep_vars(

@@ -18,7 +18,7 @@ import os
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -715,6 +715,10 @@ class Network:
         self._id_of(var)
         return var.users
 
+    def _oprs_of(self, vars: Iterable[VarNode]) -> list[OpNode]:
+        """The operators that variables are computed by, in an order in which they can run."""
+        return [self._opr(number) for number in self.graph.order([self._id_of(var) for var in vars])]
+
     def get_dep_oprs(self, var: VarNode) -> list[OpNode]:
         """Finds the operators that a variable is computed by.
 
@@ -728,7 +732,7 @@ class Network:
         list of OpNode
             The operators, in an order in which they can run.
         """
-        return [self._opr(number) for number in self.graph.order([self._id_of(var)])]
+        return self._oprs_of([var])
 
 
 def _found(nodes: NodeFilter, unique: bool, what: str) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
+from .._graph.selection import Selection, name_pattern
 from ..core._telling import no_effect
 from .network_node import (
     UNUSED,
@@ -21,7 +21,7 @@ from .network_node import (
 )
 
 
-class NodeFilter:
+class NodeFilter(Selection[Any]):
     """Iterates over nodes of a network; each method selects the nodes that it describes.
 
     Selections are lazy, and can be chained. `Network.opr_filter` and ``var_filter`` begin them.
@@ -42,8 +42,10 @@ class NodeFilter:
     ['RELU', 'EXP']
     """
 
+    _not_one = ValueError
+
     def __init__(self, node_iter: Iterable[Any]) -> None:
-        self._iter = node_iter
+        super().__init__(node_iter)
 
     @classmethod
     def make_all_deps(cls, *dest_vars: VarNode) -> NodeFilter:
@@ -59,16 +61,7 @@ class NodeFilter:
         NodeFilter
             The operators as they can run.
         """
-        network = dest_vars[0]._network
-        return cls(
-            [
-                network._opr(number)
-                for number in network.graph.order([network._id_of(var) for var in dest_vars])
-            ]
-        )
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._iter)
+        return cls(dest_vars[0]._network._oprs_of(dest_vars))
 
     def type(self, node_type: Any) -> NodeFilter:
         """Selects instances of classes; among variables, it selects those that such operators make.
@@ -155,27 +148,9 @@ class NodeFilter:
         """
         return NodeFilterHasInput(self, var)
 
-    def as_list(self) -> list[Any]:
-        """Returns the nodes as a list."""
-        return list(self)
-
-    def as_unique(self) -> Any:
-        """Returns the only node. ValueError when there is none, or several."""
-        nodes = list(self)
-        if len(nodes) != 1:
-            raise ValueError(
-                f"there are {len(nodes)} of these, not one"
-                + "".join(f"\n  {node!r}" for node in nodes[:5])
-            )
-        return nodes[0]
-
     def as_dict(self) -> OrderedDict[str, Any]:
         """Returns the nodes by name; of those with one name, the last."""
         return OrderedDict((node.name, node) for node in self)
-
-    def as_count(self) -> int:
-        """Returns the number of nodes."""
-        return sum(1 for _ in self)
 
 
 class NodeFilterType(NodeFilter):
@@ -211,13 +186,10 @@ class NodeFilterType(NodeFilter):
                 raise TypeError(f"NodeFilter: {wanted!r} is not a class of network_node")
             no_effect("NodeFilter", "no graph holds one, several operators do its work", **{wanted.__name__: wanted in UNUSED})
 
-    def _is_wanted(self, node: NetworkNode) -> bool:
+    def _selects(self, node: NetworkNode) -> bool:
         return isinstance(node, self._classes) or (
             isinstance(node, VarNode) and isinstance(node.owner, self._classes)
         )
-
-    def __iter__(self) -> Iterator[Any]:
-        return (node for node in self._iter if self._is_wanted(node))
 
 
 class NodeFilterNotType(NodeFilterType):
@@ -245,8 +217,8 @@ class NodeFilterNotType(NodeFilterType):
     ['const', 'ADD']
     """
 
-    def __iter__(self) -> Iterator[Any]:
-        return (node for node in self._iter if not self._is_wanted(node))
+    def _selects(self, node: NetworkNode) -> bool:
+        return not super()._selects(node)
 
 
 class NodeFilterCheckType(NodeFilterType):
@@ -276,12 +248,11 @@ class NodeFilterCheckType(NodeFilterType):
     ['x']
     """
 
-    def __iter__(self) -> Iterator[Any]:
-        for node in self._iter:
-            if not self._is_wanted(node):
-                names = ", ".join(wanted.__name__ for wanted in self._classes)
-                raise TypeError(f"{node!r} is not of class {names}")
-            yield node
+    def _selects(self, node: NetworkNode) -> bool:
+        if not super()._selects(node):
+            names = ", ".join(wanted.__name__ for wanted in self._classes)
+            raise TypeError(f"{node!r} is not of class {names}")
+        return True
 
 
 class NodeFilterHasInput(NodeFilter):
@@ -308,12 +279,10 @@ class NodeFilterHasInput(NodeFilter):
         super().__init__(node_iter)
         self.var = var
 
-    def __iter__(self) -> Iterator[Any]:
-        for node in self._iter:
-            if not isinstance(node, OpNode):
-                raise TypeError(f"has_input: {node!r} is not an operator")
-            if node._network is self.var._network and self.var.id in node._input_ids:
-                yield node
+    def _selects(self, node: NetworkNode) -> bool:
+        if not isinstance(node, OpNode):
+            raise TypeError(f"has_input: {node!r} is not an operator")
+        return node._network is self.var._network and self.var.id in node._input_ids
 
 
 class NodeFilterName(NodeFilter):
@@ -360,13 +329,7 @@ class NodeFilterName(NodeFilter):
         re.Pattern
             The expression, which is to be matched with whole names.
         """
-        if isinstance(pattern, re.Pattern):
-            return pattern
-        return re.compile(fnmatch.translate(pattern), re.IGNORECASE if ignorecase else 0)
+        return name_pattern(pattern, ignorecase)
 
-    def __iter__(self) -> Iterator[Any]:
-        return (
-            node
-            for node in self._iter
-            if node.name == self._literal or self.pattern.match(node.name)
-        )
+    def _selects(self, node: Any) -> bool:
+        return node.name == self._literal or self.pattern.match(node.name) is not None

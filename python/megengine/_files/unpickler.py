@@ -16,7 +16,8 @@ import re
 import struct
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import ml_dtypes
@@ -28,6 +29,7 @@ from ..core._origin import is_library
 from ..device import Device
 from ..tensor import Tensor
 from . import admitted
+from .container import Damaged, ModelFileError
 
 
 class RefusedClassError(pickle.UnpicklingError, RuntimeError):
@@ -75,6 +77,33 @@ def read(file: IO[bytes], admission: admitted.Admission, **options: Any) -> Any:
         found = _Unpickler(file, admission, **options).load()
         admission.check_graphs()
         return found
+
+
+# What unpickling random bytes may raise.
+DAMAGE = (
+    EOFError, pickle.UnpicklingError, ValueError, KeyError, IndexError, AttributeError, TypeError, ImportError, OverflowError, MemoryError,
+    AssertionError, RecursionError, struct.error, Damaged,
+)  # fmt: skip
+
+
+@contextmanager
+def explained(name: str, damage: tuple[type[Exception], ...] = DAMAGE) -> Iterator[None]:
+    """Errors of reading a pickle become a RuntimeError that names it."""
+    try:
+        yield
+    except (RefusedClassError, ModelFileError) as error:
+        raise RefusedClassError(f"{name}: {error}") from None
+    except damage as error:
+        why = f"{type(error).__name__}: {error}".removesuffix(": ")
+        fix = "the file is truncated, damaged, or not one that megengine.save wrote: "
+        fix += "write or download it again"
+        raise RuntimeError(f"cannot read {name}: {why}\n  fix: {fix}") from error
+
+
+def load(file: IO[bytes], name: str, trusted: admitted.Trusted = ()) -> Any:
+    """The object in a pickle. RefusedClassError for a name that is not admitted, RuntimeError for one that is damaged; both name the file."""
+    with explained(name):
+        return read(file, admitted.Admission(trusted))
 
 
 _Base: Any = pickle._Unpickler  # type checkers know neither its stack nor its load_* methods

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from ..core import _tree
 from ..core._tree import PLAIN, Branch
@@ -44,6 +44,17 @@ class Value:
         for user in changed:
             user.replace_input(self, new)
         return changed
+
+    def describe(self) -> str:
+        """Its name, for messages."""
+        return repr(self.name)
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(f"{self.describe()}: a node is part of its graph\n  fix: copy or save its graph, as a part of its module")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """What the copied graph has, while that is being copied."""
+        return memo[id(self)] if id(self) in memo else self.__copy__()
 
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import warnings
@@ -30,7 +29,9 @@ def remarks(environment: dict[str, str]) -> list[str]:
     for name, value in environment.items():
         if name.startswith("MEGJIT_") and name not in known and not name.startswith(_ELSEWHERE):
             names = {one.removeprefix("MEGJIT_"): one for one in known}
-            near = [names[one] for one in difflib.get_close_matches(name.removeprefix("MEGJIT_"), names, 1)]
+            from difflib import get_close_matches  # slow to import
+
+            near = [names[one] for one in get_close_matches(name.removeprefix("MEGJIT_"), names, 1)]
             found.append(f"{name}={value} has no effect: there is no such variable" + (f"\n  fix: write {near[0]}" if near else "; docs/devices.md lists them"))
         elif name in _VALUES and not re.fullmatch(_VALUES[name][0], value):
             _, valid, meant = _VALUES[name]

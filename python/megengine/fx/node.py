@@ -511,15 +511,7 @@ class Node(Call, Value):
         _note_types(self.meta.get("tensor_meta"), noted)
         return ", ".join(noted)
 
-    # -- files -----------------------------------------------------------------------------------
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError(
-            f"node {self.describe()} cannot be copied or saved alone: copy or save its graph"
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
-        return memo.get(id(self)) or cast(Node, self.__reduce__())
+    __reduce__ = Value.__copy__
 
 
 def _marked(leaf: Any) -> str:

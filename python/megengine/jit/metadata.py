@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import serialization
+from .._files import unpickler
 from .._files.admitted import Admission
 from .._files.container import Damaged
 from .._files.values import ValueReader, ValueWriter
@@ -64,7 +64,7 @@ def read_metadata(data: bytes) -> dict[str, Any] | None:
     if not data:
         return None
     if not data.startswith(b"{"):
-        return serialization.load(io.BytesIO(data))
+        return unpickler.load(io.BytesIO(data), "the metadata of the model")
     try:
         entries: dict[str, Any] = json.loads(data)
         if _OTHER in entries:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .._core import size_text
+from ..reports.page import escaped
 from .plan_text import seconds_text
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _hover(buffer: PlannedBuffer) -> str:
     lines = [f"{buffer.use}: {size_text(buffer.bytes)} {where}, {steps}", *buffer.values[:_VALUES_SHOWN]]
     if len(buffer.values) > _VALUES_SHOWN:
         lines.append(f"and {len(buffer.values) - _VALUES_SHOWN} more values")
-    return html.escape("\n".join(lines))
+    return escaped("\n".join(lines))
 
 
 def _placed(plan: MemoryPlan) -> Iterator[tuple[PlannedBuffer, int, int, int]]:
@@ -116,7 +116,7 @@ def time_picture(plan: MemoryPlan) -> str:
     scale, highest = WIDTH / max(1, len(seconds)), max(seconds, default=0.0) or 1.0
     bars = (
         f'<rect class="time" x="{i * scale:.2f}" y="{_TIME_HEIGHT * (1 - s / highest):.2f}" width="{max(0.5, scale):.2f}" '
-        f'height="{_TIME_HEIGHT * s / highest:.2f}" fill="#72b7b2"><title>{html.escape(plan.steps[i])}: {seconds_text(s)}</title></rect>'
+        f'height="{_TIME_HEIGHT * s / highest:.2f}" fill="#72b7b2"><title>{escaped(plan.steps[i])}: {seconds_text(s)}</title></rect>'
         for i, s in enumerate(seconds)
         if s
     )

@@ -8,19 +8,15 @@ neither: under ``without_host=True`` such a body is recorded again in each call,
 
 from __future__ import annotations
 
-import array
 import builtins
 import collections
 import datetime
-import fractions
 import functools
 import operator
-import random
 import re
 import sys
 import threading
 import types
-import uuid
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
@@ -34,20 +30,39 @@ from ..core._origin import PACKAGE, is_library
 PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, np.generic, np.dtype)
 _EXACT = frozenset(PLAIN) - {np.generic, np.dtype}
 # Kinds of C, or of the standard library, without anything that could change.
-OPAQUE = (
+_OPAQUE = (
     types.CodeType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.UnionType, types.NotImplementedType,
-    re.Pattern, operator.attrgetter, operator.itemgetter, operator.methodcaller, fractions.Fraction,
-    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.ufunc, type(threading.Lock()), type(threading.RLock()),
+    re.Pattern, operator.attrgetter, operator.itemgetter, operator.methodcaller,
+    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, np.ufunc, type(threading.Lock()), type(threading.RLock()),
     type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
 )  # fmt: skip
-PICKLED = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
-SOURCES = (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator)  # of random numbers, unless a program gives a seed
 # What runs, or is read, in place of a wrapper.
 WRAPPERS: dict[type, tuple[str, ...]] = {
     types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"),
     staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget",),
 }  # fmt: skip
+
+
+def _loaded(*paths: str) -> tuple[type, ...]:
+    """Those of these classes whose modules the program has loaded: before that nothing is an instance of them, and loading them here is slow."""
+    found = (getattr(sys.modules.get(module), name, None) for module, _, name in (path.rpartition(".") for path in paths))
+    return tuple(kind for kind in found if kind is not None)
+
+
+def opaque() -> tuple[type, ...]:
+    """Kinds without anything that could change."""
+    return (*_OPAQUE, *_loaded("fractions.Fraction", "uuid.UUID"))
+
+
+def pickled() -> tuple[type, ...]:
+    """Kinds that change unseen, and are compared by their pickles."""
+    return (bytearray, *_loaded("numpy.random.Generator", "numpy.random.RandomState", "random.Random", "array.array"))
+
+
+def _sources() -> tuple[type, ...]:
+    """Kinds that give random numbers, unless a program gives a seed."""
+    return _loaded("random.Random", "numpy.random.RandomState", "numpy.random.Generator", "numpy.random.BitGenerator")
 
 
 def unwrapped(value: object) -> list[Any] | None:
@@ -216,7 +231,7 @@ class Unwatchable(Exception):
 
 def refuse_by_object(value: types.FunctionType | type, name: str) -> None:
     """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
-    if (isinstance(value, type) and issubclass(value, SOURCES)) or (value.__module__ and value.__name__ in library_of(value.__module__).moves):
+    if (isinstance(value, type) and issubclass(value, _sources())) or (value.__module__ and value.__name__ in library_of(value.__module__).moves):
         raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
 
 

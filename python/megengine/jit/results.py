@@ -11,7 +11,7 @@ from .._core import user_line
 from ..core._tree import LEAF, Branch
 from ..module import Module
 from ..tensor import Tensor
-from .reach import OPAQUE, is_plain
+from .reach import is_plain, opaque
 
 _MOST_OBJECTS = 10_000
 _USED_UP = (Iterator, Awaitable, AsyncIterator)
@@ -56,7 +56,7 @@ def reason_in_results(tree: Any, arguments: list[Tensor], made: list[Tensor], ha
             return f"the body returns a {kind}, which runs only once"
         if _reaches(leaf, ids):
             return f"the body returns a {kind} that holds an argument"
-        if not (has_seen(leaf) or isinstance(leaf, (*OPAQUE, type, types.ModuleType))):
+        if not (has_seen(leaf) or isinstance(leaf, (*opaque(), type, types.ModuleType))):
             return f"the body returns a {kind} that it makes, which the caller may change"
     return None
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import html
 import os
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from .. import _core
 from .._files.disk import written_whole
 from ..device import get_max_allocated_memory
+from ..reports.page import escaped
 from .card_plan import CardPlan, CardView, architecture_of, merge_card_plans
 from .report import (
     GeneratedKernel,
@@ -76,8 +76,8 @@ class Shown(Generic[_P]):
         return f"<trace {self._name_and_line()}: " + "; ".join(f"{what}: {value}" for what, value in self._facts()) + ">"
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{what}</th><td>{html.escape(value)}</td></tr>" for what, value in self._facts())
-        return f"<table><caption>trace {html.escape(self._name_and_line())}</caption>{rows}</table>"
+        rows = "".join(f"<tr><th>{what}</th><td>{escaped(value)}</td></tr>" for what, value in self._facts())
+        return f"<table><caption>trace {escaped(self._name_and_line())}</caption>{rows}</table>"
 
     def memory_plan(self) -> MemoryPlan:
         """Returns the plan of the version that ran last, with the measured times and memory of its

@@ -32,7 +32,7 @@ from ..optimizer import Optimizer
 from ..tensor import Tensor
 from . import reach, watched
 from .code_reads import is_only_filled, names_in, paths_of, words_in
-from .reach import ALL, OPAQUE, PICKLED, UNSEEN, Unwatchable, is_ours, is_plain, library_of
+from .reach import ALL, UNSEEN, Unwatchable, is_ours, is_plain, library_of, opaque, pickled
 from .steps import ManualSteps
 from .watched import MISSING, same
 
@@ -58,6 +58,7 @@ class Walk:
 
     def __init__(self, leaves: list[Tensor]) -> None:
         self.facts = Facts()
+        self._opaque, self._pickled = opaque(), pickled()
         self.names: list[str] = []  # of the facts
         self.checks_of_body: list[tuple[Callable[[], bool], str]] = []  # of what only the body itself must leave alone
         self.seen: set[int] = set()
@@ -108,7 +109,7 @@ class Walk:
             self._later(value, name)
 
     def _visit(self, value: Any, name: str) -> None:
-        if id(value) in self.seen or is_plain(value) or isinstance(value, OPAQUE) or value is MISSING:
+        if id(value) in self.seen or is_plain(value) or isinstance(value, self._opaque) or value is MISSING:
             return
         self.seen.add(id(value))
         self.kept.append(value)
@@ -310,7 +311,7 @@ class Walk:
             reach.refuse_foreign(value, name)
             return
         for base in value.__mro__:
-            if reach.is_foreign_class(base) and not library_of(base.__module__).is_base and not issubclass(base, PICKLED):
+            if reach.is_foreign_class(base) and not library_of(base.__module__).is_base and not issubclass(base, self._pickled):
                 raise Unwatchable(f"the body reaches {name}, which derives from {base.__name__} of {base.__module__}")
         table, bases = dict(vars(value)), value.__bases__
         self._check(lambda: watched.same_items(vars(value), table) and same(value.__bases__, bases), name)
@@ -339,7 +340,7 @@ class Walk:
             self._visit_kind_of(value, name)
         if isinstance(value, (list, tuple, collections.deque, set, frozenset, dict)):
             self._visit_items(value, name)
-        elif not hasattr(value, "__dict__") or isinstance(value, PICKLED) or hasattr(kind, "__next__"):
+        elif not hasattr(value, "__dict__") or isinstance(value, self._pickled) or hasattr(kind, "__next__"):
             self._visit_opaque(value, name)
         if isinstance(value, BaseException):
             self._read(lambda: (value.args, value.__cause__, value.__context__), name)
@@ -419,7 +420,7 @@ class Walk:
         if inspect.isgenerator(value) or inspect.iscoroutine(value):
             raise Unwatchable(f"the body reaches the generator {name}")
         kind = type(value)
-        if not (isinstance(value, PICKLED) or hasattr(kind, "__next__")):
+        if not (isinstance(value, self._pickled) or hasattr(kind, "__next__")):
             origin = kind.__module__
             if kind is object or library_of(origin).holds == "nothing" or not reach.is_foreign(origin) or is_ours(origin):
                 return  # what a class of the program keeps in slots is watched beside this

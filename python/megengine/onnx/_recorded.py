@@ -17,7 +17,6 @@ from ..jit import trace
 from ..jit.dump import input_names
 from ..module import Module
 from ..tensor import Tensor
-from ..traced_module import TracedModule
 from ._proto import OnnxError, need_no_recording
 
 
@@ -180,8 +179,9 @@ def resized(args: object, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
 
 def _parameter_names(function: Callable[..., Any], places: list[int]) -> list[str]:
     """The names of the positional parameters at ``places``; "" where they cannot be told."""
-    if isinstance(function, TracedModule):
-        return [str(function.graph.inputs[1 + place]) for place in places]
+    of_graph = getattr(function, "_input_names", None)  # a traced module, whose forward takes anything
+    if of_graph is not None:
+        return [of_graph()[place] for place in places]
     try:
         called = function.forward if isinstance(function, Module) else function
         parameters = list(inspect.signature(called).parameters.values())

@@ -118,7 +118,7 @@ def _module(path: str) -> Model:
     if isinstance(module, GraphModule):
         names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     elif isinstance(module, TracedModule):
-        names = [node.name for node in module.graph.inputs[1:]]
+        names = module._input_names()
     else:
         raise ValueError(f"run: {path} holds a {type(module).__name__}, whose inputs are not known\n  fix: save what fx.symbolic_trace or trace_module makes of it")
     return Model(f"a module, {type(module).__name__}", list(map(Input, names)), module, _weights(module))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 import json
 import string
 from collections.abc import Sequence
@@ -11,7 +10,9 @@ from collections.abc import Sequence
 
 def escaped(text: object) -> str:
     """``text`` as HTML shows it, also inside of an attribute."""
-    return html.escape(str(text))
+    from html import escape  # slow to import
+
+    return escape(str(text))
 
 
 def rows_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:

@@ -25,7 +25,6 @@ from .internal_graph import InternalGraph
 from .node import ModuleNode
 from .packing import Packed
 from .pytree import SUPPORTED_TYPE, LeafDef, TreeDef
-from .serialization import upgrade
 from .traced_module import TracedModule
 from .tracing import parameter_from, parameters_of
 
@@ -125,7 +124,7 @@ add_kind(Kind("packed", lambda v: isinstance(v, Packed), lambda w, v: w.list(v),
 
 
 def _write_graph(graph: InternalGraph, writer: ValueWriter) -> dict[str, Any]:
-    return {"name": graph._name, "qualname": graph._qualname, "calls": graphs.write_graph(graph.fx_graph, writer)}
+    return {"name": graph.name, "qualname": graph.qualname, "calls": graphs.write_graph(graph.fx_graph, writer)}
 
 
 def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> InternalGraph:
@@ -134,8 +133,7 @@ def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> Internal
     if "result" in data:
         data = _from_old(record(data, "name qualname calls result"))
     record(data, "name qualname calls")
-    graph = InternalGraph(expect(data["name"], str), expect(data["qualname"], str))
-    graph._module = owner
+    graph = InternalGraph(expect(data["name"], str), expect(data["qualname"], str), owner)
 
     def function(name: str) -> Any:
         return _function(name, reader)
@@ -146,9 +144,9 @@ def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> Internal
     graphs.read_graph(data["calls"], reader, function, Expr, make)
     kinds = [type(node) for node in graph.inputs]
     if not kinds or kinds[0] is not ModuleNode or ModuleNode in kinds[1:] or graph.fx_graph.first.outputs != graph.inputs[:1]:
-        raise Damaged(f"the graph {graph._name!r} does not begin with the module and its inputs")
+        raise Damaged(f"the graph {graph.name!r} does not begin with the module and its inputs")
     if [expr.op for expr in graph.fx_graph].count("output") != 1 or graph.fx_graph.last.op != "output":
-        raise Damaged(f"the graph {graph._name!r} does not end with what it gives")
+        raise Damaged(f"the graph {graph.name!r} does not end with what it gives")
     return graph
 
 
@@ -240,9 +238,7 @@ def _finish(module: TracedModule, version: str) -> None:
         raise Damaged("a traced module does not say what it was made from")
     if not module._is_top:
         return
-    for graph in module._inner_graphs():
-        upgrade(graph, version)
-    module._adopt_graphs()
+    module._upgrade(version)
     for graph in module.argdef_graph_map.values():
         graph.lint()
 

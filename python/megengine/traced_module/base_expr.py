@@ -44,6 +44,13 @@ class Expr(FxNode):
     _kind: str  # the op of this class
     _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")  # what a copy takes over
 
+    def __init_subclass__(cls, kind: str, target: str = "") -> None:
+        """kind: the op. target: the name under which programs know what an expr is about."""
+        cls._kind = kind
+        if target:
+            setattr(cls, target, property(lambda self: self.target, lambda self, value: setattr(self, "target", value)))
+            cls._own = (*Expr._own, target)
+
     def __init__(
         self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, name: str = "", target: Any = ""
     ) -> None:
@@ -397,12 +404,6 @@ class Expr(FxNode):
 
     def __format__(self, format_spec: str) -> str:
         return f"%{self._id}:\t{self._text(format_spec)}"
-
-    def __copy__(self) -> Expr:
-        raise TypeError(f"{self.describe()} is part of its graph\n  fix: copy the TracedModule")
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Expr:
-        return memo[id(self)] if id(self) in memo else self.__copy__()
 
 
 def _value_of(leaf: Any) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import random
+from ..fx.node import is_public_random
 from ..fx.verify import difference
 from ..module import Dropout, Module
 from ..module._reach import kept_tensors
 from ..tensor import Tensor
 from . import tm_config
-from .expr import CallFunction, Expr, is_call_module
+from .expr import CallFunction, Expr
 from .node import Node
 from .packing import unpack
 from .pytree import tree_flatten
@@ -48,21 +48,15 @@ def _put(tensors: list[Tensor], values: list[Tensor]) -> None:
 
 def _is_random(traced: TracedModule) -> bool:
     """Whether running it again gives something else."""
-    for graph in traced._inner_graphs():
-        for expr in graph:
-            if is_call_module(expr):
-                owner = expr.args[0].owner
-                if expr.called is None and any(
-                    isinstance(m, Dropout) and m.training for m in owner.modules()
-                ):
-                    return True
-            if isinstance(expr, CallFunction) and (
-                getattr(random, expr.func.__name__, None) == expr.func
-                or expr.func.__name__ == "dropout"
-                or expr.func.__qualname__.startswith("RNG.")
-            ):
-                return True
-    return False
+    return any(_draws(expr) for graph in traced._inner_graphs() for expr in graph)
+
+
+def _draws(expr: Expr) -> bool:
+    if expr.op == "call_module":
+        return expr.called is None and any(isinstance(m, Dropout) and m.training for m in expr.reached().modules())
+    if not isinstance(expr, CallFunction):
+        return False
+    return is_public_random(expr.func) or expr.func.__name__ == "dropout" or expr.func.__qualname__.startswith("RNG.")
 
 
 def _compare(traced: TracedModule, tracer: Tracer, expected: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

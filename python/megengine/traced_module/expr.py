@@ -55,15 +55,8 @@ def get_suffix_name(prefix: str, name: str) -> str | None:
     return name.removeprefix(f"{prefix}.") if name.startswith(f"{prefix}.") else None
 
 
-def _target() -> Any:
-    """The name under which programs know what an expr is about."""
-    return property(lambda self: self.target, lambda self, value: setattr(self, "target", value))
-
-
-class Input(Expr):
+class Input(Expr, kind="placeholder"):
     """An input of the graph: the module itself, or a tensor of the call."""
-
-    _kind = "placeholder"
 
     def __init__(self, type: type[Node], name: str = "args", qualname: str = "") -> None:  # noqa: A002
         super().__init__(name=name)
@@ -83,12 +76,10 @@ class Input(Expr):
         return "Input()"
 
 
-class GetAttr(Expr):
+class GetAttr(Expr, kind="get_attr", target="attr_name"):
     """A tensor or module read from a module by its dotted path."""
 
-    _kind = "get_attr"
-    attr_name = _target()
-    _own = (*Expr._own, "attr_name")
+    attr_name: Any
 
     def __init__(
         self,
@@ -99,6 +90,11 @@ class GetAttr(Expr):
     ) -> None:
         super().__init__((module,), name=attr_name, target=attr_name)
         self.return_val = type(self, name or attr_name, f"{module.qualname}.{attr_name}")
+
+    @classmethod
+    def of(cls, module: ModuleNode, attr_name: str, value: Tensor | Module) -> Any:
+        """The node of an expr that reads ``value``."""
+        return _described(cls.make(module, _kind_of(value), attr_name), value)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return get_subattr(args[0], self.attr_name)
@@ -129,15 +125,13 @@ class GetAttr(Expr):
         return f'getattr({show(self.args[0], spec)}, "{self.attr_name}") -> ({kind})'
 
 
-class CallMethod(Expr):
+class CallMethod(Expr, kind="call_method", target="method"):
     """A module called, or a method or operator of a tensor; the object is the first argument.
 
     method: ``__call__`` for modules; ``shape`` gives the shape as a Tensor.
     """
 
-    _kind = "call_method"
-    method = _target()
-    _own = (*Expr._own, "method")
+    method: Any
 
     def __init__(self, node: Node, method: str = "__call__") -> None:
         super().__init__((node,), name=method, target=method)
@@ -223,6 +217,17 @@ class CallMethod(Expr):
         return f"{head}({self._arguments(spec, 1)})"
 
 
+def _kind_of(value: Tensor | Module) -> type[Node]:
+    return ModuleNode if isinstance(value, Module) else TensorNode
+
+
+def _described(node: Node, value: Any) -> Node:
+    """``node``, which knows what ``value`` is where that is a tensor."""
+    if isinstance(node, TensorNode):
+        node._describe(value)
+    return node
+
+
 def _check_read(expr: Expr, value: Any, what: str) -> None:
     """Damaged unless the only value of ``expr`` is a node for ``value``."""
     made = {TensorNode: Tensor, ModuleNode: Module}
@@ -249,12 +254,10 @@ def shape_tensor(x: Tensor) -> Tensor:
     return shape if isinstance(shape, Tensor) else Tensor(np.array(shape, np.int32))
 
 
-class CallFunction(Expr):
+class CallFunction(Expr, kind="call_function", target="_func"):
     """A function called."""
 
-    _kind = "call_function"
-    _func = _target()
-    _own = (*Expr._own, "_func")
+    _func: Any
 
     def __init__(self, func: Callable[..., Any]) -> None:
         super().__init__(name=func.__name__, target=func)
@@ -296,12 +299,10 @@ def _home_of(func: Callable[..., Any]) -> str:
     return next(homes, module)
 
 
-class Apply(Expr):
+class Apply(Expr, kind="apply", target="opdef"):
     """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
 
-    _kind = "apply"
-    opdef = _target()
-    _own = (*Expr._own, "opdef")
+    opdef: Any
 
     def __init__(self, opdef: op_objects.OpDef) -> None:
         super().__init__(name=type(opdef).__name__.lower(), target=opdef)
@@ -317,19 +318,14 @@ class Apply(Expr):
         return f"{self.opdef}({self._arguments(spec)})"
 
 
-class Constant(Expr):
+class Constant(Expr, kind="constant", target="value"):
     """A tensor or module that the program holds outside of the traced module."""
 
-    _kind = "constant"
-    value = _target()
-    _own = (*Expr._own, "value")
+    value: Any
 
     def __init__(self, c: Any, name: str = "", qualname: str = "") -> None:
         super().__init__(name=name or f"const_{type(c).__name__.lower()}", target=c)
-        kind = ModuleNode if isinstance(c, Module) else TensorNode
-        self.return_val = kind(self, self.name, qualname)
-        if isinstance(self.return_val, TensorNode):
-            self.return_val._describe(c)
+        self.return_val = _described(_kind_of(c)(self, self.name, qualname), c)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.value
@@ -344,10 +340,8 @@ class Constant(Expr):
         return f"Constant({type(self.value)})"
 
 
-class Output(Expr):
+class Output(Expr, kind="output"):
     """What the graph gives; only the graph itself sees it."""
-
-    _kind = "output"
 
     def __init__(self, result: Any) -> None:
         super().__init__((result,), name="output", target="output")
@@ -376,27 +370,25 @@ EXPRS: dict[str, type[Expr]] = {
 # -- questions -----------------------------------------------------------------------------------
 
 
+def is_among(thing: object, wanted: object) -> bool:
+    """Whether ``thing`` is ``wanted`` or one of them; None stands for all."""
+    return wanted is None or thing in (wanted if isinstance(wanted, (list, tuple, set, frozenset)) else (wanted,))
+
+
 def is_call_module(expr: Expr, module_cls: type[Module] | None = None) -> bool:
     """Whether ``expr`` calls a module, of class ``module_cls`` if given."""
-    if not (isinstance(expr, CallMethod) and expr._is_module_call):
-        return False
-    return module_cls is None or isinstance(expr.args[0].owner, module_cls)
+    is_one = isinstance(expr, CallMethod) and expr._is_module_call
+    return is_one and (module_cls is None or isinstance(expr.args[0].owner, module_cls))
 
 
 def is_call_tensor_method(expr: Expr, method: str | Sequence[str] | None = None) -> bool:
     """Whether ``expr`` calls a method or operator of a tensor, one of ``method`` if given."""
-    if not isinstance(expr, CallMethod) or expr._is_module_call:
-        return False
-    return method is None or expr.method in ((method,) if isinstance(method, str) else method)
+    return isinstance(expr, CallMethod) and not expr._is_module_call and is_among(expr.method, method)
 
 
-def is_call_function(
-    expr: Expr, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None
-) -> bool:
+def is_call_function(expr: Expr, func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> bool:
     """Whether ``expr`` calls a function, one of ``func`` if given."""
-    if not isinstance(expr, CallFunction):
-        return False
-    return func is None or expr.func in ((func,) if callable(func) else func)
+    return isinstance(expr, CallFunction) and is_among(expr.func, func)
 
 
 def is_constant(expr: Expr) -> bool:

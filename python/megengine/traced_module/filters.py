@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .._graph.selection import Selection, name_pattern
 from ..module import Module
-from .expr import CallFunction, CallMethod, Expr, is_call_function, is_call_tensor_method
+from .expr import CallFunction, CallMethod, Expr, is_among, is_call_function, is_call_tensor_method
 from .node import ModuleNode, Node
 
 if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a plain ``ExprFilter`` gives
@@ -25,48 +25,13 @@ else:
     _M = TypeVar("_M")
 
 
-class BaseFilter(Generic[_T]):
+class BaseFilter(Selection[_T]):
     """Something to iterate; iterate it before changing the graph, with ``as_list``."""
-
-    def __init__(self, iter: Iterable[Any]) -> None:  # noqa: A002
-        self._iter = iter
-
-    def __iter__(self) -> Iterator[_T]:
-        return filter(self._selects, self._iter)
-
-    def _selects(self, item: Any) -> bool:
-        return True
-
-    def as_list(self) -> list[_T]:
-        """All of it."""
-        return list(self)
 
     def as_dict(self) -> dict[int, _T]:
         """By id."""
         items: Iterable[Any] = self
         return {item._id: item for item in items}
-
-    def as_unique(self) -> _T:
-        """The only one. AssertionError when there is none, or several."""
-        found = self.as_list()
-        if len(found) != 1:
-            raise AssertionError(
-                f"there are {len(found)} of these, not one" + "".join(
-                f"\n  {item!r}" for item in found[:5]
-                )
-            )
-        return found[0]
-
-    def as_count(self) -> int:
-        """How many there are."""
-        return sum(1 for _ in self)
-
-
-def _many(what: Any) -> Any:
-    """None, one thing or several of them, as a list."""
-    if what is None:
-        return None
-    return list(what) if isinstance(what, (list, tuple, set, frozenset)) else [what]
 
 
 class ExprFilter(BaseFilter[_E]):
@@ -90,7 +55,7 @@ class ExprFilter(BaseFilter[_E]):
 class ExprFilterCallFunction(ExprFilter[CallFunction]):
     def __init__(self, expr_iter: Iterable[Expr], func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> None:
         super().__init__(expr_iter)
-        self.func = _many(func)
+        self.func = func
 
     def _selects(self, item: Any) -> bool:
         return is_call_function(item, self.func)
@@ -99,19 +64,21 @@ class ExprFilterCallFunction(ExprFilter[CallFunction]):
 class ExprFilterCallMethod(ExprFilter[CallMethod]):
     def __init__(self, expr_iter: Iterable[Expr], method: str | Sequence[str] | None = None) -> None:
         super().__init__(expr_iter)
-        self.method = _many(method)
+        self.method = method
 
     def _selects(self, item: Any) -> bool:
-        return isinstance(item, CallMethod) and (item.method in self.method if self.method else is_call_tensor_method(item))
+        if not self.method:
+            return is_call_tensor_method(item)
+        return isinstance(item, CallMethod) and is_among(item.method, self.method)
 
 
 class ExprFilterExprId(ExprFilter[Expr]):
     def __init__(self, expr_iter: Iterable[Expr], expr_id: int | Sequence[int] | None) -> None:
         super().__init__(expr_iter)
-        self.expr_id_list = _many(expr_id)
+        self._ids = expr_id
 
     def _selects(self, item: Any) -> bool:
-        return self.expr_id_list is None or item._id in self.expr_id_list
+        return is_among(item._id, self._ids)
 
 
 class NodeFilter(BaseFilter[_N]):
@@ -133,7 +100,7 @@ class NodeFilter(BaseFilter[_N]):
 class NodeFilterType(NodeFilter[ModuleNode[_M]], Generic[_M]):
     def __init__(self, expr_iter: Iterable[Node], owner_type: type[_M] | Sequence[type[_M]]) -> None:
         super().__init__(expr_iter)
-        self.owner_type = tuple(_many(owner_type))
+        self.owner_type = owner_type if isinstance(owner_type, type) else tuple(owner_type)
 
     def _selects(self, item: Any) -> bool:
         return isinstance(item, ModuleNode) and isinstance(item.owner, self.owner_type)
@@ -142,10 +109,10 @@ class NodeFilterType(NodeFilter[ModuleNode[_M]], Generic[_M]):
 class NodeFilterNodeId(NodeFilter[Node]):
     def __init__(self, expr_iter: Iterable[Node], node_id: int | Sequence[int] | None) -> None:
         super().__init__(expr_iter)
-        self._ids = _many(node_id)
+        self._ids = node_id
 
     def _selects(self, item: Any) -> bool:
-        return self._ids is None or item._id in self._ids
+        return is_among(item._id, self._ids)
 
 
 class NodeFilterName(NodeFilter[Node]):
@@ -156,8 +123,7 @@ class NodeFilterName(NodeFilter[Node]):
     @classmethod
     def make_re(cls, pattern: str | None, ignorecase: bool = True) -> re.Pattern[str]:
         """The pattern as a regular expression; None matches everything."""
-        flags = re.IGNORECASE if ignorecase else 0
-        return re.compile(fnmatch.translate(pattern or "*"), flags)
+        return name_pattern(pattern or None, ignorecase)
 
     def _selects(self, item: Any) -> bool:
         return self.pattern.match(format(item, "p")) is not None

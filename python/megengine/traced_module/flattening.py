@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 class _Flattener:
     def __init__(self, graph: InternalGraph, module: TracedModule) -> None:
-        self._new = InternalGraph(graph.name, graph.qualname)
-        self._new._module = module
+        self._new = InternalGraph(graph.name, graph.qualname, module)
         self._paths: dict[Node, str] = {}  # modules that are called, by where the top module holds them
         self._env: dict[Node, Node] = {}
 

@@ -13,8 +13,7 @@ from . import module_tracer
 from .expr import CallMethod, Constant, Expr, GetAttr, Input, is_call_module
 from .node import ModuleNode, Node, TensorNode
 from .packing import unpack
-from .recorder import Arguments, Recorder, suspended
-from .tracing import Tracer
+from .tracing import Arguments, Recorder, Tracer, suspended
 from .utils import assign_attr, get_subattr
 
 if TYPE_CHECKING:
@@ -110,9 +109,7 @@ class Inserter(Recorder):
         if not isinstance(value, (Module, Tensor)):
             return value
         self.node_of(node)
-        read = GetAttr.make(node, ModuleNode if isinstance(value, Module) else TensorNode, name)
-        if isinstance(value, Tensor):
-            read._describe(value)
+        read = GetAttr.of(node, name, value)
         self._place(read.expr)
         return read
 

@@ -45,14 +45,17 @@ class NodeRef(int):
 class InternalGraph(Pictured):
     """Exprs in the order in which they run; inputs[0] is the module itself.
 
-    name: goes before the names of nodes when these are looked up. qualname: path of the module.
+    name: goes before the names of nodes when these are looked up. qualname: path of the module whose forward this is.
     fx_graph: what this shows: a `megengine.fx.Graph` whose nodes are the exprs, for passes that are written for these.
     """
 
-    def __init__(self, name: str, qualname: str) -> None:
-        self._name = name
-        self._qualname = qualname
-        self.fx_graph = Graph()
+    name: str = ""
+    qualname: str = ""
+
+    def __init__(self, name: str, qualname: str, module: TracedModule | None = None) -> None:
+        self.name = name
+        self.qualname = qualname
+        self.fx_graph = Graph(module)
         self.fx_graph._names = Namespace(reserved=frozenset())
         self.fx_graph.view = self
         self._top: InternalGraph | None = None
@@ -76,10 +79,6 @@ class InternalGraph(Pictured):
         """The module whose forward this is; None before it is in one."""
         return self.fx_graph.owning_module
 
-    @_module.setter
-    def _module(self, module: TracedModule) -> None:
-        self.fx_graph.owning_module = module
-
     @property
     def _result(self) -> Any:
         """The tree that the graph gives; None before it gives one."""
@@ -92,19 +91,6 @@ class InternalGraph(Pictured):
             self.fx_graph.last.args = (result,)
         else:
             self.fx_graph.insert(Output(result))
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @name.setter
-    def name(self, new_name: str) -> None:
-        self._name = new_name
-
-    @property
-    def qualname(self) -> str:
-        """Path of the module whose forward this is."""
-        return self._qualname
 
     @property
     def inputs(self) -> list[Node]:
@@ -128,11 +114,11 @@ class InternalGraph(Pictured):
 
     def exprs(self, recursive: bool = True) -> ExprFilter:
         """Exprs in the order of execution, inputs first; those of called graphs after the call."""
-        return ExprFilter(_Lazy(lambda recursive: self._each_call(recursive, set()), recursive))
+        return ExprFilter(lambda: self._each_call(recursive, set()))
 
     def nodes(self, recursive: bool = True) -> NodeFilter:
         """Inputs and all results."""
-        return NodeFilter(_Lazy(self._each_node, recursive))
+        return NodeFilter(lambda: (node for expr in self._each_call(recursive, set()) for node in expr.outputs))
 
     def _each_call(self, recursive: bool, seen: set[InternalGraph]) -> Iterator[Expr]:
         seen.add(self)
@@ -145,9 +131,6 @@ class InternalGraph(Pictured):
     def each_graph(self) -> Iterator[InternalGraph]:
         """This graph and those that it calls, each once."""
         return (graph.view for graph in self.fx_graph.each_graph())
-
-    def _each_node(self, recursive: bool) -> Iterator[Node]:
-        return (node for expr in self._each_call(recursive, set()) for node in expr.outputs)
 
     # -- finding ---------------------------------------------------------------------------------
 
@@ -367,8 +350,8 @@ class InternalGraph(Pictured):
             return map_leaves(tree, lambda leaf: refs[leaf] if isinstance(leaf, Node) else leaf)
 
         return {
-            "name": self._name,
-            "qualname": self._qualname,
+            "name": self.name,
+            "qualname": self.qualname,
             "module": self._module,
             "nodes": [(type(node), node.__getstate__()) for node in nodes],
             "exprs": [
@@ -379,8 +362,7 @@ class InternalGraph(Pictured):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        InternalGraph.__init__(self, state["name"], state["qualname"])
-        self._module = state["module"]
+        InternalGraph.__init__(self, state["name"], state["qualname"], state["module"])
         nodes = []
         for cls, node_state in state["nodes"]:
             if cls not in (ModuleNode, TensorNode):
@@ -412,13 +394,3 @@ class InternalGraph(Pictured):
         copied = memo[id(self)] = object.__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
-
-
-class _Lazy:
-    """Iterates anew each time."""
-
-    def __init__(self, each: Callable[[bool], Iterator[Any]], recursive: bool) -> None:
-        self._each, self._recursive = each, recursive
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._each(self._recursive)

@@ -49,7 +49,7 @@ class Node(Value, abc.ABC, _ActsAs):
     expr: Expr = None  # type: ignore[assignment]  # until an expr takes it
     _name: str
 
-    def __init__(self, expr: Expr | None, name: str | None, qualname: str | None) -> None:
+    def __init__(self, expr: Expr | None, name: str | None = None, qualname: str | None = None) -> None:
         super().__init__()
         self.expr = expr  # type: ignore[assignment]  # as above
         self._name = name or ""
@@ -64,13 +64,12 @@ class Node(Value, abc.ABC, _ActsAs):
     @name.setter
     def name(self, new_name: str) -> None:
         graph = self.top_graph
-        if graph is None or new_name == self._name:
-            self._name = new_name
-            return
-        if new_name in graph._names:
-            raise AssertionError(f"{new_name!r} is the name of another node of {graph.name}\n  fix: choose another name")
-        graph._names.drop(self._name)
-        self._name = graph._names.take(new_name)
+        if graph is not None and new_name != self._name:
+            if new_name in graph._names:
+                raise AssertionError(f"{new_name!r} is the name of another node of {graph.name}\n  fix: choose another name")
+            graph._names.drop(self._name)
+            new_name = graph._names.take(new_name)
+        self._name = new_name
 
     @property
     def qualname(self) -> str:
@@ -140,23 +139,9 @@ class Node(Value, abc.ABC, _ActsAs):
             name = f"{self.top_graph.name}_{name}"
         return f"%{self._id}_{name}" if "i" in format_spec else name
 
-    def __copy__(self) -> Node:
-        raise TypeError(
-            f"{self._name!r}: a node is part of its graph\n  fix: copy the TracedModule"
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
-        """The node of the copied graph when that is being copied."""
-        return memo[id(self)] if id(self) in memo else self.__copy__()
-
 
 class ModuleNode(Node, Generic[_M]):
     """A module: the traced one itself (``self``), or one read from it."""
-
-    def __init__(
-        self, expr: Expr | None, name: str | None = None, qualname: str | None = None
-    ) -> None:
-        super().__init__(expr, name, qualname)
 
     @property
     def owner(self) -> _M:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -52,31 +52,33 @@ def unpack(tree: object, value_of: Callable[[Any], Any] = lambda node: node) -> 
     return mapped(tree, whole, lambda part: None if isinstance(part, Packed) else opened(part))
 
 
+def _pairs(pattern: object, value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """The parts of a container with what stands in their places; None where ``value`` has other ones."""
+    if isinstance(pattern, Packed):
+        leaves, arrangement = tree_flatten(value)
+        return zip(pattern.leaves, leaves, strict=True) if arrangement == pattern.tree else None
+    if isinstance(pattern, (tuple, list)):
+        fits = isinstance(value, (tuple, list)) and len(value) == len(pattern)
+        return zip(pattern, value, strict=True) if fits else None
+    if isinstance(pattern, dict):
+        fits = isinstance(value, dict) and pattern.keys() == value.keys()
+        return ((inner, value[key]) for key, inner in pattern.items()) if fits else None
+    return ()  # a constant
+
+
 def bind(pattern: object, value: object, env: dict[Node, Any], expr: Expr) -> None:
     """Give the nodes of ``pattern`` the values that stand in their places."""
     if isinstance(pattern, Node):
         env[pattern] = value
         return
-    if isinstance(pattern, Packed):
-        leaves, arrangement = tree_flatten(value)
-        if len(leaves) == len(pattern.leaves) and arrangement == pattern.tree:
-            return bind(pattern.leaves, tuple(leaves), env, expr)
-    elif isinstance(pattern, (tuple, list)):
-        if isinstance(value, (tuple, list)) and len(value) == len(pattern):
-            for inner, item in zip(pattern, value, strict=True):
-                bind(inner, item, env, expr)
-            return
-    elif isinstance(pattern, dict):
-        if isinstance(value, dict) and pattern.keys() == value.keys():
-            for key, inner in pattern.items():
-                bind(inner, value[key], env, expr)
-            return
-    else:
-        return  # a constant
-    raise ValueError(
-        f"{expr.describe()} gave {type(value).__name__} of another arrangement than while tracing\n"
-        "  fix: trace again with such inputs"
-    )
+    pairs = _pairs(pattern, value)
+    if pairs is None:
+        raise ValueError(
+            f"{expr.describe()} gave {type(value).__name__} of another arrangement than while tracing\n"
+            "  fix: trace again with such inputs"
+        )
+    for inner, item in pairs:
+        bind(inner, item, env, expr)
 
 
 def show(tree: object, spec: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core._registry import enters
 from ..module import Module
 from ..version import __version__
-from .expr import Apply, CallFunction, CallMethod, Expr, is_call_module
+from .expr import Apply, CallFunction, CallMethod, Expr
 from .function_names import FunctionName
 
 if TYPE_CHECKING:
@@ -74,17 +74,16 @@ def load_apply_expr(expr: Apply) -> None:
     OPDEF_LOADER.get(type(expr.opdef).__name__, _leave)(expr)
 
 
+_LOADS: dict[str, Callable[[Any], None]] = {
+    "apply": load_apply_expr, "call_function": load_functional, "call_method": load_call_tensor_method_expr,
+    "call_module": load_call_module_expr,
+}  # fmt: skip
+
+
 def upgrade(graph: InternalGraph, version: str) -> None:
     """Let loaders rewrite the exprs of a graph that release ``version`` saved; ``expr.version`` tells them."""
     if version == __version__:
         return
     for expr in graph:
         expr.version = version
-        if isinstance(expr, Apply):
-            load_apply_expr(expr)
-        elif isinstance(expr, CallFunction):
-            load_functional(expr)
-        elif is_call_module(expr):
-            load_call_module_expr(expr)
-        elif isinstance(expr, CallMethod):
-            load_call_tensor_method_expr(expr)
+        _LOADS.get(expr.op, _leave)(expr)

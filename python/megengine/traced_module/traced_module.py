@@ -204,9 +204,7 @@ class TracedModule(Module):
 
     def _new_graph(self, name: str, qualname: str) -> InternalGraph:
         """A graph for a call of this module, without anything in it."""
-        graph = InternalGraph(name, qualname)
-        graph._module = self
-        return graph
+        return InternalGraph(name, qualname, self)
 
     @property
     def graph(self) -> InternalGraph:
@@ -217,6 +215,10 @@ class TracedModule(Module):
                 "  fix: choose one of argdef_graph_map"
             )
         return next(iter(self.argdef_graph_map.values()))
+
+    def _input_names(self) -> list[str]:
+        """What the inputs of the only graph are called."""
+        return [node.name for node in self.graph.inputs[1:]]
 
     @property
     def argdef_outdef_map(self) -> dict[TreeDef, TreeDef]:
@@ -367,6 +369,13 @@ class TracedModule(Module):
         child._is_top = False
         return child
 
+    def _copied(self, is_top: bool = True) -> TracedModule:
+        """The same, with ids of its own."""
+        copied = self._as_child()
+        copied._is_top = is_top
+        copied._adopt_graphs()
+        return copied
+
     def _take_over(self, module: Module, build: Callable[[Module], Module]) -> None:
         """Tensors, children and mode of ``module``; ``build`` makes the children."""
         own = self.__dict__
@@ -386,10 +395,7 @@ class TracedModule(Module):
 
     def __copy__(self) -> TracedModule:
         """A copy with graphs of its own; tensors and built-in modules are shared."""
-        copied = self._as_child()
-        copied._is_top = self._is_top
-        copied._adopt_graphs()
-        return copied
+        return self._copied(self._is_top)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TracedModule:
         copied = memo[id(self)] = type(self).__new__(type(self))
@@ -412,10 +418,7 @@ class TracedModule(Module):
         ModelFileError
             If the module holds what is not data, such as hooks; the error is a ValueError.
         """
-        top = self if self._is_top else copy.copy(self)
-        if top is not self:
-            top._is_top = True
-        modules.save(top, f)
+        modules.save(self if self._is_top else self._copied(), f)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_watch": None, "argspec": None}
@@ -432,9 +435,13 @@ class TracedModule(Module):
             state["argspec"] = inspect.Signature([parameter_from(*saved) for saved in state["argspec"]])
         super().__setstate__(state)
         if self._is_top:
-            for graph in self._inner_graphs():
-                upgrade(graph, version)
-            self._adopt_graphs()
+            self._upgrade(version)
+
+    def _upgrade(self, version: str) -> None:
+        """Be whole after it was read from what release ``version`` wrote."""
+        for graph in self._inner_graphs():
+            upgrade(graph, version)
+        self._adopt_graphs()
 
     def _module_info_string(self) -> str:
         return self._class_name
@@ -599,8 +606,5 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
             raise AssertionError("trace_module: arguments are tensors and constants, not modules")
     if isinstance(mod, TracedModule):
         mod._graph_for(args, kwargs)
-        traced = mod._as_child()
-        traced._is_top = True
-        traced._adopt_graphs()
-        return traced
+        return mod._copied()
     return traced_and_checked(TracedModule, mod, args, kwargs)

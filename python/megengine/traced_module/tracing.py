@@ -1,32 +1,138 @@
-"""Recording a module's forward: tensors flow as always, and each is known to the graph by a node."""
+"""Recording calls as exprs with nodes for their results: what tracing and `insert_exprs` share, and tracing.
+
+While a module's forward is traced, tensors flow as always, and each is known to the graph by a node.
+"""
 
 from __future__ import annotations
 
+import abc
+import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from .._graph.tree import leaves
-from ..core._origin import users_level
+from .. import random
+from .._graph.tree import Value, leaves, map_leaves
+from ..core import op_objects
+from ..core._origin import users_level, users_line
 from ..fx import _watch
 from ..module import Module
 from ..module._structure import _members
+from ..random import RNG
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
+from .expr import Apply, CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
 from .node import ModuleNode, Node, TensorNode
 from .packing import pack
 from .pytree import tree_flatten
-from .recorder import Arguments, Recorder, has_tensor, listed, suspended
 from .utils import get_subattr
 
 if TYPE_CHECKING:
     from .internal_graph import InternalGraph
     from .traced_module import TracedModule
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def has_tensor(tree: object) -> bool:
+    """Whether a tensor or node stands in a tree of arguments or results."""
+    return bool(tree_flatten(tree)[0])
+
+
+def listed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+    """Arguments whose iterators are lists, for they are read twice."""
+    make: Callable[[Any], Any] = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
+    return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
+
+
+def function_expr(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Expr, tuple[Any, ...]]:
+    """The expr of a call, and the arguments that it takes; a method of the global random generator is the function of megengine.random."""
+    if func is op_objects.apply:
+        return Apply(args[0]), args[1:]
+    public: Any = getattr(random, func.__name__, None) if args and isinstance(args[0], RNG) else None
+    if getattr(public, "__self__", None) is not None and public.__self__ is args[0]:
+        return CallFunction(public), args[1:]
+    return CallFunction(func), args
+
+
+class Recorder(_watch.Watcher, abc.ABC):
+    """Adds exprs to graphs. ``inserts`` tells whether calls are given nodes rather than tensors."""
+
+    inserts = False
+    functions = module_tracer.FUNCTIONS
+
+    @property
+    @abc.abstractmethod
+    def graph(self) -> InternalGraph:
+        """Where exprs go now."""
+
+    @abc.abstractmethod
+    def node_of(self, leaf: object) -> Any:
+        """The node for an argument that is a tensor, module or node."""
+
+    @abc.abstractmethod
+    def record(self, expr: Expr, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
+        """What the call gives, which ``expr`` makes; or ``written``, which it writes. run: calls it as the program does."""
+
+    def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call with these arguments becomes an expr."""
+        return True
+
+    def call_function(self, func: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = listed(args, kwargs)
+        if not self.sees(args, kwargs):
+            with suspended():
+                return original(*args, **kwargs)
+        expr, shown = function_expr(func, args)
+        return self.record(expr, self.arguments(shown, kwargs), lambda: original(*args, **kwargs))
+
+    def call_method(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any] | None = None
+    ) -> Any:
+        args, kwargs = listed(args, kwargs)
+        run = functools.partial(original, *args, **kwargs) if original is not None else lambda: None
+        if not self.sees(args, kwargs):
+            with suspended():
+                return run()
+        return self.record_method(name, self.arguments(args, kwargs), run, args[0] if module_tracer.writes_in_place(name) else None)
+
+    def record_method(self, name: str, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
+        target = arguments[0][0]
+        expr = CallMethod(target, name)
+        expr.set_arguments((), {})  # `finish` gives it these: what fails, or makes no tensor, reads nothing
+        if module_tracer.writes_in_place(name) and (self.inserts or isinstance(target.expr, (Input, GetAttr, Constant))):
+            expr.disable_remove()  # it is seen from outside
+        return self.record(expr, arguments, run, written)
+
+    def items(self, tensor: Tensor) -> Iterator[Any]:
+        return iter([tensor[i] for i in range(len(tensor))])
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+        """args and kwargs with nodes in the places of tensors and modules. AssertionError for unsupported types."""
+        tree_flatten((args, kwargs))
+        return map_leaves(
+            (tuple(pack(arg) for arg in args), {key: pack(value) for key, value in kwargs.items()}),
+            lambda leaf: self.node_of(leaf) if isinstance(leaf, (Tensor, Module, Value)) else leaf,
+        )
+
+    def finish(self, expr: Expr, arguments: Arguments, result: object) -> None:
+        """Give ``expr`` its arguments, and nodes for the tensors in ``result``."""
+        expr.set_arguments(*expr._arranged(*arguments))
+        expr.add_outputs(result)
+        name, qualname = expr._names_of_outputs(self.graph.qualname)
+        for node in expr.outputs:
+            node._name, node._qualname = name, qualname
+        expr.source = users_line()
+
+
+def suspended() -> AbstractContextManager[Any]:
+    return _watch.active(None)
 
 
 # Attributes of a module for quantization-aware training that converters ask a traced one for.
@@ -41,22 +147,16 @@ class _Scope:
         self.module = module
         self.nodes: dict[int, Node] = {}  # id of a tensor or module -> its node
         self._kept: list[Any] = []  # ids stay those of these objects
-        self._paths: dict[int, str] = {}
-        self._knows_all_paths = False
 
     def know(self, value: Any, node: Node) -> None:
         self.nodes[id(value)] = node
         self._kept.append(value)
 
-    def path_of(self, value: Any) -> str | None:
-        """Dotted path at which the module holds ``value``; None for something else."""
-        if not self._paths:  # what forward reads is mostly its own
-            self._paths = {id(item): path for path, item in _members(self.module)}
-        if id(value) not in self._paths and not self._knows_all_paths:
-            found = [*self.module.named_tensors(), *self.module.named_modules()]
-            self._paths.update({id(item): path for path, item in found if path})
-            self._knows_all_paths = True
-        return self._paths.get(id(value))
+    @functools.cached_property
+    def paths(self) -> dict[int, str]:
+        """Id of a tensor or module -> the dotted path at which the module holds it; what is its own goes by the path that it has there."""
+        held = [*self.module.named_tensors(), *self.module.named_modules(), *_members(self.module)]
+        return {id(item): path for path, item in held if path}
 
 
 class Tracer(Recorder):
@@ -147,20 +247,17 @@ class Tracer(Recorder):
     def _read(self, scope: _Scope, value: Any) -> Node:
         """An attribute of the module, or a constant."""
         graph = scope.graph
-        path = scope.path_of(value)
-        kind = ModuleNode if isinstance(value, Module) else TensorNode
+        path = scope.paths.get(id(value))
         if path is not None:
-            node = GetAttr.make(graph.inputs[0], kind, path)
+            node = GetAttr.of(cast("ModuleNode", graph.inputs[0]), path, value)
         else:
             if any(id(value) in outer.nodes for outer in self._scopes[:-1]):
                 raise AssertionError(
                     f"{graph.qualname} reads a tensor of the calling module that is not one of its arguments\n"
                     "  fix: pass it to the module as an argument"
                 )
-            kept = self.build(value) if kind is ModuleNode else value
+            kept = self.build(value) if isinstance(value, Module) else value
             node = Constant.make(kept, qualname=f"{graph.qualname}.[const]")
-        if kind is TensorNode:
-            node._describe(value)
         graph._add(node.expr)
         return node
 
@@ -278,13 +375,13 @@ def parameter_from(name: str, kind: int, *default: Any) -> inspect.Parameter:
 
 def signature_of(forward: Callable[..., Any]) -> inspect.Signature:
     """Parameters by name, without annotations; defaults that a graph cannot hold become None."""
-    parameters = []
-    for parameter in inspect.signature(forward).parameters.values():
-        default = parameter.default
-        if default is not parameter.empty:
-            try:
-                tree_flatten(default)
-            except AssertionError:
-                default = None
-        parameters.append(inspect.Parameter(parameter.name, parameter.kind, default=default))
-    return inspect.Signature(parameters)
+
+    def held(default: Any) -> Any:
+        try:
+            tree_flatten(default)
+        except AssertionError:
+            return None
+        return default
+
+    found = inspect.signature(forward).parameters.values()
+    return inspect.Signature([inspect.Parameter(p.name, p.kind, default=held(p.default)) for p in found])

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import html
 import json
 import os
 import threading
@@ -30,6 +29,7 @@ from .._files.disk import write_text
 from ..jit import trace
 from ..logger import get_logger
 from ..module import Module
+from ..reports.page import escaped
 
 __all__ = ["Profiler", "is_profiling", "merge_trace_events", "profile", "scope"]
 
@@ -331,7 +331,7 @@ def _memory_flow(
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     growth = sorted(range(1, len(used)), key=lambda i: used[i - 1] - used[i])[: options["num_tensor_watch"]]
     labels = "".join(
-        f'<text x="{places[i][0]:.1f}" y="{places[i][1]:.1f}" font-size="9">{html.escape(calls[i][0])}</text>'
+        f'<text x="{places[i][0]:.1f}" y="{places[i][1]:.1f}" font-size="9">{escaped(calls[i][0])}</text>'
         for i in growth
         if used[i] > used[i - 1]
     )

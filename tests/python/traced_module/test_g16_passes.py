@@ -10,7 +10,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.traced_module as tm
 from megengine import fx
-from megengine.traced_module._passes import optimization
+from megengine.traced_module import _passes
 
 X = tensor(2, 3, 4, 4)
 
@@ -114,7 +114,7 @@ def test_a_difference_names_the_node():
     after = tm.optimize(before)
     after.conv.bias = after.conv.bias + 1
     with pytest.raises(ValueError, match="bn_out = conv.*gives another value"):
-        optimization.verify_same(before, after, (X,))
+        _passes.verify_same(before, after, (X,))
 
 
 def test_an_unknown_pass_is_refused():

@@ -1,5 +1,0 @@
-"""Changes of traced modules that keep what they compute."""
-
-from .optimization import optimize
-
-__all__ = ["optimize"]
