@@ -258,8 +258,8 @@ def main() -> int:
     except BrokenPipeError:  # the reader has seen enough, as in `info | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python's last flush goes
         return 0
-    except (OSError, ValueError, RuntimeError) as error:
-        print(error, file=sys.stderr)
+    except (OSError, ValueError, RuntimeError, MemoryError) as error:
+        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         return 1
 
 

@@ -1427,6 +1427,25 @@ def test_each_call_gives_what_the_body_gives(case, request):
             np.testing.assert_array_equal(got, body(x).numpy())
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if "clock" not in case and "iterator" not in case])
+def test_each_size_gives_what_the_body_gives(case, request):
+    """Sizes share one walk over what the body reaches, and what changes between them is still seen."""
+    body, change, *restart = prepared(case, request)
+    sizes = Tensor([1.0]), Tensor([1.0, 1.0]), Tensor([1.0, 1.0, 1.0])
+    traced = trace(body, without_host=True)
+
+    def run(function, x):
+        for again in restart:
+            again()
+        return function(x).numpy()
+
+    for x in (*sizes[:2], *sizes) if change else ():
+        np.testing.assert_array_equal(run(traced, x), run(body, x))
+        change()
+        for again in sizes[::-1]:
+            np.testing.assert_array_equal(run(traced, again), run(body, again))
+
+
 @pytest.mark.parametrize("case", sorted(ORDINARY))
 def test_ordinary_programs_are_captured(case, request):
     body, _ = prepared(case, request)

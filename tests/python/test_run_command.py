@@ -1,13 +1,17 @@
 """``python -m megengine run``: a model file's results, times, memory, differences."""
 
+import re
+
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 from megengine import fx
-from megengine.__main__ import parser
+from megengine.__main__ import main, parser
 from megengine.jit import trace
 from megengine.onnx import export
 from megengine.reports import models
@@ -86,6 +90,7 @@ def test_a_limit_is_kept_and_c_is_written(files):
         ("open.onnx", ["--size", "batch"], "is no extent"),
         ("dumped.mge", ["--check", "onnxruntime"], "is nothing that"),
         ("dumped.mge", ["--input", "1x3x8x8"], r"\[1, 3, 8, 8\]"),
+        ("open.onnx", ["--size", "batch=999999999999999"], r"no array is x float32\[999999999999999, 3, 8, 8\]"),
         ("x.npy", [], "an array of NumPy's"),
         ("absent.onnx", [], "No such file"),
     ],
@@ -102,3 +107,24 @@ def test_a_damaged_file_is_an_error(files):
             (files / f"cut_{name}").write_bytes(whole[:length])
             with pytest.raises((ValueError, OSError, RuntimeError)):
                 run(files / f"cut_{name}", "--input", files / "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("node", "tensors", "words"),
+    [
+        (("Squeeze", ["x", "twice"]), {"twice": np.array([1, 1])}, "duplicated indices"),
+        (("RoiAlign", ["x", "far", "zero"]), {"far": np.float32([[0, 0, 1e9, 9]]), "zero": np.array([0])}, "a box of 1e[+]09 pixels"),
+        (("MatMul", ["x", "square"]), {"square": np.ones((7, 7), "float32")}, "8 columns"),
+        (("NonMaxSuppression", ["one", "x"]), {"one": np.float32(1)}, "too many indices"),
+    ],
+)  # fmt: skip
+def test_what_nothing_can_compute_is_an_error_that_tells_the_node(node, tensors, words, tmp_path, monkeypatch, capsys):
+    held = [numpy_helper.from_array(array, name) for name, array in tensors.items()]
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, axes) for name, axes in (("x", (2, 1, 8, 8)), ("y", None)))
+    graph = helper.make_graph([helper.make_node(*node, ["y"], "the_node")], "g", [given], [made], held)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    onnx.save_model(proto, tmp_path / "m.onnx")
+    monkeypatch.setattr("sys.argv", ["megengine", "run", str(tmp_path / "m.onnx")])
+    assert main() == 1
+    assert re.search(words, told := capsys.readouterr().err)
+    assert "the_node" in told or "while running '" in told

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import importlib
 import logging
 import math
 import operator
@@ -113,6 +114,29 @@ def test_other_shapes_record_again():
     f = trace(lambda x: x.sum(), without_host=True)
     assert f(t(1, 2)).item() == 3
     assert f(t(1, 2, 3)).item() == 6
+
+
+def test_other_sizes_walk_over_what_the_body_reaches_once(monkeypatch):
+    walks = []
+
+    def follow(walk, things):
+        walks.append(1)
+        original(walk, things)
+
+    original = importlib.import_module("megengine.jit.walk").Walk.follow
+    monkeypatch.setattr("megengine.jit.walk.Walk.follow", follow)
+    net, drawn = M.Linear(4, 2), []
+
+    def body(x):
+        return net(x) + (np.random.rand() if len(drawn) and x.shape[0] == 5 else 0)
+
+    f = trace(body, without_host=True, symbolic=True)
+    for rows in (1, 2, 3, 1, 2, 3):
+        np.testing.assert_array_equal(f(F.ones((rows, 4))).numpy(), net(F.ones((rows, 4))).numpy())
+    assert len(walks) == 1
+    drawn.append(1)  # the walk has seen it, so that all sizes walk anew
+    assert f(F.ones((5, 4))).numpy().tolist() != f(F.ones((5, 4))).numpy().tolist()
+    np.testing.assert_array_equal(f(F.ones((2, 4))).numpy(), net(F.ones((2, 4))).numpy())
 
 
 def test_plain_arguments_are_guarded():

@@ -11,7 +11,7 @@ from .. import functional as F
 from .. import module as M
 from .graph import Graph
 from .graph_module import GraphModule
-from .node import Node, attribute_at, map_arg
+from .node import MODULE, Node, attribute_at, map_arg
 from .tracer import symbolic_trace
 from .verify import computes, verify_same
 
@@ -63,7 +63,9 @@ def replace_pattern(
     by path. A place does not match if other nodes read values inside of it, or if one of its inputs
     is computed only after a part of it.
 
-    Matches do not overlap, but one may read the result of another.
+    Matches do not overlap, but one may read the result of another. New nodes have the line and the
+    module of the last node of their match, and a result also keeps the type and what else was in
+    the ``meta`` of the node that made it before.
 
     Parameters
     ----------
@@ -286,6 +288,12 @@ def _now(node: Any, replaced: dict[Node, Any]) -> Any:
     return node
 
 
+def _describe_as(node: Node, original: Node) -> None:
+    """Errors and plans tell of a new node what they told of the original."""
+    node.source = original.source
+    node.meta[MODULE] = original.meta.get(MODULE, "")
+
+
 class _Replacement:
     def __init__(self, program: Callable[..., Any] | M.Module | Graph, pattern: _Pattern) -> None:
         graph = _graph_of(program)
@@ -317,12 +325,19 @@ class _Replacement:
             if theirs not in match.nodes_map and ours.users:
                 raise ValueError(f"input {theirs.name!r} of the pattern is read by nothing in it")
             env[ours] = map_arg(match.nodes_map.get(theirs), lambda node: _now(node, replaced))
+        known = set(env)
         with graph.inserting_before(match.anchor):
             graph.graph_copy(self.graph, env)
+        made = {env[node] for node in env.keys() - known}
+        for node in made:
+            _describe_as(node, match.anchor)
         for theirs, ours in zip(self.pattern.outputs, self.outputs, strict=True):
             old, new = match.nodes_map[theirs], env[ours] if isinstance(ours, Node) else ours
             old.replace_all_uses_with(new)
             replaced[old] = new
+            if isinstance(new, Node) and new in made:
+                _describe_as(new, old)
+                new.type, new.meta = new.type or old.type, {**old.meta, **new.meta}
             computes(new, old)
         for inner in reversed(self.pattern.inner):
             graph.erase_node(match.nodes_map[inner])

@@ -7,6 +7,7 @@ changes what it reads is recorded again in each call) and before each later call
 
 from __future__ import annotations
 
+import copy
 import itertools
 import operator
 import random
@@ -41,7 +42,7 @@ class Guards:
         self._grads = [leaf.grad for leaf in leaves]
         self._grad_places: list[int] = []  # of arguments whose gradient the body may read
         self._unwatchable: str | None = None
-        self._host_random = _host_random_state()
+        self._host_random: tuple[Any, ...] | None = _host_random_state()  # until the body has run
         self._walk.watch("given", _precisions, _AUTOCASTING)
         self._walk.watch("entry", vars(random_state), _WORLD, "_noise")
         held: list[tuple[Any, str]] = []
@@ -62,6 +63,25 @@ class Guards:
         grads = [(place, self._grads[place]) for place in self._grad_places]
         fixed = [*enumerate(leaves)] if self._leaf_ids is not None else self._walk.captured_leaves
         self.facts.set_call(self._structure[0], kwargs, grads, fixed, [*self._walk.captured.values()])
+
+    def for_other_sizes(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
+    ) -> Guards | None:
+        """The guards of a call with other sizes, without a walk; None where only a walk can tell.
+
+        A body finds the same things where all facts hold, so both share the facts and the memory
+        that they take. What a walk notes of one call (gradients, ids, arguments that the body also
+        reaches, numbers of an optimizer) is never shared.
+        """
+        walk = self._walk
+        is_of_one_call = walk.reads_grads or walk.asks_for_ids
+        is_of_one_call = is_of_one_call or walk.captured_leaves or walk.checks_of_body
+        if is_of_one_call or self.reason(args, kwargs, leaves) is not None:
+            return None
+        other = copy.copy(self)
+        other.number = next(_numbers)
+        other._host_random = _host_random_state()
+        return other
 
     def result_maker(self) -> Callable[[list[Any]], Any]:
         """What makes the recorded result of other tensors."""
@@ -91,7 +111,8 @@ class Guards:
         """Why a later call needs the body in any case: it changes what it reads."""
         if self._unwatchable:
             return self._unwatchable
-        if self._host_random != _host_random_state():
+        drawn_before, self._host_random = self._host_random, None
+        if drawn_before != _host_random_state():
             return "the body draws random numbers on the host"
         reason = self.reason(args, kwargs, leaves)
         reason = reason or next((f"{name} has changed" for holds, name in self._walk.checks_of_body if not holds()), None)

@@ -144,10 +144,11 @@ class Skipping(Generic[_P]):
         """One call with the body, recorded for calls without it."""
         from .guards import Guards  # slow to import
 
-        self._guards = None
+        last, self._guards = self._guards, None
         self._recordings = self._recordings + 1 if self._was_recorded else 1  # without a call between them that needed none
         self._was_recorded = True
-        guards = Guards(self.__wrapped__, args, kwargs, leaves)
+        guards = last and last.for_other_sizes(args, kwargs, leaves)
+        guards = guards or Guards(self.__wrapped__, args, kwargs, leaves)
         with self._compiling():
             try:
                 self._function.begin_capture(leaves)
@@ -170,8 +171,9 @@ class Skipping(Generic[_P]):
         unrepeatable = unrepeatable or reason_in_results(guards.result_tree, leaves, made, guards.has_seen)
         guards.leave_grads_of(self._function.tensors_with_grads(), kwargs, leaves)
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
-        alive = set(self._function.all_guards())
-        self._known = {number: known for number, known in self._known.items() if number in alive}
+        alive = self._function.all_guards()  # of which this call's are the newest
+        if len(alive) <= len(self._known):  # some are gone
+            self._known = {number: self._known[number] for number in alive if number in self._known}
         if reason is None:
             self._guards = self._known[guards.number] = guards
         else:

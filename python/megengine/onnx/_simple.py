@@ -138,7 +138,9 @@ _KEEPING_DTYPE = frozenset({
     "Transpose", "Unsqueeze", "Where",
 })  # fmt: skip
 _GIVING_OTHERS = frozenset({"SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SplitToSequence", "Optional"})
-_SEQUENCES = frozenset({"Split", "TopK", "Unique", "RNN", "GRU", "LSTM", "DynamicQuantizeLinear"})
+_SEQUENCES = frozenset({
+    "Split", "TopK", "Unique", "RNN", "GRU", "LSTM", "DynamicQuantizeLinear", "com.microsoft.DynamicQuantizeLSTM",
+})  # fmt: skip
 
 SIMPLE: dict[str, Callable[[Application], fx.Node | Operand | None]] = {}
 

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{Path(arguments.file).name}: {model.kind}" + (f", {_core.size_text(model.weights)} of weights" if model.weights else ""))
     for each, array in zip(model.inputs, arrays, strict=True):
         print(f"  {each.name}: {array.dtype.name}{list(array.shape)}")
-    called = Call(model, arrays, arguments.memory_limit, arguments.profile)
+    called = _called(model, arrays, arguments)
     for name, result in zip(called.names, called.results, strict=True):
         print(f"  -> {name}: {result.dtype.name}{list(result.shape)}")
     print(called.times(arguments.repeat))
@@ -77,6 +77,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.package:
         called.package(arguments.package)
     return check(called, model, arrays, arguments.check, arguments.tolerance) if arguments.check else 0
+
+
+def _called(model: Model, arrays: list[np.ndarray], arguments: argparse.Namespace) -> Call:
+    """The first call. What a file may hold that nothing can compute is a ValueError that tells the node."""
+    try:
+        return Call(model, arrays, arguments.memory_limit, arguments.profile)
+    except (ArithmeticError, AssertionError, LookupError, TypeError) as error:
+        refusal = ValueError(f"run: {arguments.file} cannot be computed: {error}")
+        for note in getattr(error, "__notes__", ()):
+            refusal.add_note(note)
+        raise refusal from error
 
 
 # ---- files
@@ -221,9 +232,12 @@ def _array(each: Input, text: str | None, known: Mapping[str, int], lacking: dic
             if isinstance(extent, str) and extent not in known:
                 lacking[f"--size {extent}=N"] = None
             shape.append(extent if isinstance(extent, int) else known.get(extent, 1))
-    if dtype.startswith(("int", "uint", "bool")):
-        return random.randint(0, 2 if dtype == "bool" else _LARGEST_INTEGER, shape).astype(dtype)
-    return random.uniform(0, 1, shape).astype(dtype)
+    try:
+        if dtype.startswith(("int", "uint", "bool")):
+            return random.randint(0, 2 if dtype == "bool" else _LARGEST_INTEGER, shape).astype(dtype)
+        return random.uniform(0, 1, shape).astype(dtype)
+    except (ValueError, MemoryError):
+        raise ValueError(f"run: no array is {Input(each.name, dtype, shape)}\n  fix: give {each.name} other extents, as --input {each.name}=SHAPE") from None
 
 
 # ---- calls

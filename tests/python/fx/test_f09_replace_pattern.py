@@ -189,3 +189,37 @@ def test_a_match_names_the_last_node_and_what_stood_for_what():
     assert isinstance(match, fx.Match) and match.anchor is last
     by_name = {node.name: value for node, value in match.nodes_map.items()}
     assert [by_name[name].name for name in ("a", "b")] == ["x", "y"] and product in by_name.values()
+
+
+class Inner(M.Module):
+    def forward(self, x):
+        y = F.relu(x * 2.0)
+        return F.relu(y * 3.0)
+
+
+class Outer(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+
+def test_types_lines_and_modules_survive_in_chains_of_matches():
+    gm = fx.symbolic_trace(Outer())
+    old = [node for node in gm.graph.nodes if node.target is F.relu]
+    for place, node in enumerate(old):
+        node.type, node.meta["noted"] = mge.Tensor, place
+    told = [(node.source, node.meta["module"]) for node in old]
+    found = fx.replace_pattern(
+        gm, lambda x, c: F.relu(x * c), lambda x, c: F.maximum(F.mul(c, x), 0.0)
+    )
+    new = [node for node in gm.graph.nodes if node.target is F.maximum]
+    products = [node for node in gm.graph.nodes if node.target is F.mul]
+    assert len(found) == 2 and len({source for source, _ in told}) == 2 and told[0][1] == "inner"
+    assert [(node.source, node.meta["module"]) for node in new] == told
+    assert [(node.source, node.meta["module"]) for node in products] == told
+    assert [(node.type, node.meta["noted"]) for node in new] == [(mge.Tensor, 0), (mge.Tensor, 1)]
+    fx.replace_pattern(gm, lambda x, c: F.maximum(x, c), lambda x, c: x)
+    assert [node.meta.get("noted") for node in products] == [None, None]

@@ -33,7 +33,8 @@ def model(nodes, inputs, outputs, tensors=(), opset=21):
     held = [value if isinstance(value, TensorProto) else numpy_helper.from_array(np.asarray(value), name) for name, value in dict(tensors).items()]
     nodes = [helper.make_node(op, inputs, outputs, f"the_{op}_{place}", **attrs) for place, (op, inputs, outputs, attrs) in enumerate(nodes)]
     graph = helper.make_graph(nodes, "g", given, made, held)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    versions = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=versions, ir_version=10)
 
 
 FLOAT, NT = TensorProto.FLOAT, ("n", "t", 8)
@@ -91,6 +92,15 @@ def rows():
         how = {"input_forget": 1} if op == "LSTM" else {"clip": 0.5}
         clipped = [(op, ["x", "w", "r", "b"], ["y"], attrs | how)]
         yield f"{op} step by step", model(clipped, {"x": (("t", "n", 4), calls[0]["x"])}, {"y": (tuple("tdnh"), FLOAT)}, tensors), calls
+    for kind, zero in (("int8", 0), ("uint8", 120)):
+        weights = RANDOM.randint(-100, 100, (2, 9, 20)) + zero
+        tensors = {
+            "w": weights[:, :4].astype(kind), "r": weights[:, 4:].astype(kind), "b": real(2, 40), "z": np.full(2, zero, kind),
+            "ws": np.float32([0.01, 0.02]), "rs": np.float32([0.02, 0.01]),
+        }  # fmt: skip
+        node = ("DynamicQuantizeLSTM", [*"xwrb", *[""] * 4, "ws", "z", "rs", "z"], ["y"], attrs | {"domain": "com.microsoft"})
+        calls = [{"x": np.round(real(t, 1, 4) * 40).clip(-127, 127)} for t in (2, 1, 2)]
+        yield f"LSTM of {kind}", model([node], {"x": (("t", 1, 4), calls[0]["x"])}, {"y": (tuple("tdnh"), FLOAT)}, tensors), calls
 
 
 ROWS = {name: (proto, calls) for name, proto, calls in rows()}

@@ -13,6 +13,7 @@ from ...functional._recurrent import recurrent_layer
 from ...fx import wrap
 from ...tensor import Tensor
 from ._table import counterpart, ints
+from .quantized import dequantize_linear, dynamic_quantize_linear
 
 _ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
     "Relu": lambda x, a, b: F.relu(x),
@@ -215,9 +216,24 @@ def lstm(
     input_forget: int = 0, layout: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Gates stand in the order input, output, forget, cell; p holds peephole weights of the first three."""
-    hidden: Any = r.shape[-1]
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(_directed(direction))
     functions = _activations(names, activation_alpha, activation_beta, clip)
+    step_for = _lstm_steps(w, r, b, p, functions, input_forget, lambda state: state)
+
+    def whole_for(number: int) -> Whole | None:
+        mode = mode_of("LSTM", number, activations=activations, clip=clip, input_forget=input_forget) if p is None else None
+        return None if mode is None else (mode, laid_out("LSTM", number, w, r, b, F.concat))
+
+    hidden: Any = r.shape[-1]
+    return _all_directions(x, direction, lengths, [h, c], hidden, layout, step_for, whole_for)
+
+
+def _lstm_steps(
+    w: Tensor, r: Tensor, b: Tensor | None, p: Tensor | None, functions: Sequence[Callable[[Tensor], Tensor]],
+    input_forget: int, multiplied: Callable[[Tensor], Tensor],
+) -> Callable[[int], Step]:  # fmt: skip
+    """Returns what gives the step of a direction. multiplied: what of the hidden state meets r."""
+    hidden: Any = r.shape[-1]
 
     def step_for(number: int) -> Step:
         gate, update, squash = functions[3 * number : 3 * number + 3]
@@ -226,7 +242,7 @@ def lstm(
 
         def step(xt: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             old, cell = state
-            joint = F.nn.linear(xt, w[number]) + F.nn.linear(old, r[number]) + bw + br
+            joint = F.nn.linear(xt, w[number]) + F.nn.linear(multiplied(old), r[number]) + bw + br
             i, o, f, g = (joint[:, k * hidden : (k + 1) * hidden] for k in range(4))
             i = gate(i + cell * peep[0])
             f = 1 - i if input_forget else gate(f + cell * peep[2])
@@ -235,8 +251,30 @@ def lstm(
 
         return step
 
-    def whole_for(number: int) -> Whole | None:
-        mode = mode_of("LSTM", number, activations=activations, clip=clip, input_forget=input_forget) if p is None else None
-        return None if mode is None else (mode, laid_out("LSTM", number, w, r, b, F.concat))
+    return step_for
 
-    return _all_directions(x, direction, lengths, [h, c], hidden, layout, step_for, whole_for)
+
+@counterpart("com.microsoft.DynamicQuantizeLSTM")
+def dynamic_quantize_lstm(
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None, h: Tensor | None, c: Tensor | None, p: Tensor | None,
+    w_scale: Tensor, w_zero: Tensor, r_scale: Tensor, r_zero: Tensor, *, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, activations: Sequence[str] | None = None, clip: float | None = None,
+    direction: str = "forward", hidden_size: int = 0, input_forget: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """onnxruntime's LSTM of 8 bits: w and r are integers, [directions, size, 4 * hidden], with scales of each direction or
+    column; x as a whole, and each step's hidden state, are multiplied as they are after DynamicQuantizeLinear."""
+
+    def real(weights: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        shape = (weights._tuple_shape[0], 1, -1)
+        centred = weights.astype("float32") - F.reshape(zero, shape).astype("float32")
+        return F.transpose(centred * F.reshape(scale, shape), (0, 2, 1))
+
+    def rounded(values: Tensor) -> Tensor:
+        return dequantize_linear(*dynamic_quantize_linear(values))
+
+    names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(_directed(direction))
+    functions = _activations(names, activation_alpha, activation_beta, clip)
+    w, r = real(w, w_scale, w_zero), real(r, r_scale, r_zero)
+    step_for = _lstm_steps(w, r, b, p, functions, input_forget, rounded)
+    hidden: Any = r.shape[-1]
+    return _all_directions(rounded(x), direction, lengths, [h, c], hidden, 0, step_for, lambda number: None)

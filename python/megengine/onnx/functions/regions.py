@@ -15,6 +15,8 @@ from ...functional._roi import aligned_boxes, clamped_sample
 from ...tensor import Tensor
 from ._table import counterpart, left_graph, number
 
+_MOST_OF_IMAGE = 4  # how far boxes may reach beyond an image, as a part of it
+
 
 @counterpart("RoiAlign")
 def roi_align(
@@ -37,8 +39,9 @@ def _reduced_samples(
 ) -> Tensor:
     left, top, right, bottom = (rois[:, k].astype("float32") * spatial_scale - 0.5 * aligned for k in range(4))
     least = 0.0 if aligned else 1.0
-    rows, row_counts = _samples(top, bottom, size[0], least=least, ratio=ratio)
-    columns, column_counts = _samples(left, right, size[1], least=least, ratio=ratio)
+    height, width = x._tuple_shape[2:]
+    rows, row_counts = _samples(top, bottom, height, size[0], least=least, ratio=ratio)
+    columns, column_counts = _samples(left, right, width, size[1], least=least, ratio=ratio)
     total: Any = None
     for i, y in enumerate(rows):
         for j, across in enumerate(columns):
@@ -58,14 +61,26 @@ def _reduced_samples(
     return F.transpose(total, (0, 3, 1, 2)).astype(x.dtype)
 
 
-def _samples(begin: Tensor, end: Tensor, bins: int, *, least: float, ratio: int) -> tuple[list[Tensor], Tensor]:
+def _samples(
+    begin: Tensor, end: Tensor, pixels: int, bins: int, *, least: float, ratio: int
+) -> tuple[list[Tensor], Tensor]:
     """Places [boxes, bins] of each sample of the bins along an axis, and how many samples each box has."""
     extent = F.maximum(end - begin, least) if least else end - begin
     counts = F.full_like(extent, ratio) if ratio else F.ceil(extent / bins)
-    most = ratio or max(1, int(number(F.max(counts))))
+    most = ratio or _counted(number(F.max(extent)), pixels, bins)
     size, first = F.expand_dims(extent / bins, 1), F.expand_dims(begin, 1)
     line = Tensor(np.arange(bins, dtype=np.float32).reshape(1, -1))
     return [first + size * (line + (k + 0.5) / F.expand_dims(F.maximum(counts, 1.0), 1)) for k in range(most)], counts
+
+
+def _counted(extent: float, pixels: int, bins: int) -> int:
+    """The samples of a bin of the largest box. ValueError for one that no image justifies."""
+    if not extent <= _MOST_OF_IMAGE * max(pixels, 1):  # NaN, too
+        raise ValueError(
+            f"RoiAlign: a box of {extent:g} pixels takes a sample for each; the image has {pixels}\n"
+            "  fix: boxes within the image, or sampling_ratio above 0"
+        )
+    return max(1, math.ceil(extent / bins))
 
 
 def _corners(x: Tensor, y: Tensor, across: Tensor, batch: Tensor) -> list[Tensor]:
