@@ -31,7 +31,9 @@ from torch._functorch._aot_autograd.descriptors import (
     GradAOTOutput,
     InputMutationAOTOutput,
     ParamAOTInput,
+    PlainAOTInput,
     PlainAOTOutput,
+    TangentAOTInput,
 )
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._functorch.partitioners import (
@@ -54,7 +56,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 __all__ = [
-    "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "FakeTensorMode", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
+    "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "FakeTensorMode", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTInput", "PlainAOTOutput", "TangentAOTInput", "active_ddp", "aot_autograd", "aot_export_joint_with_descriptors",
     "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "free_symbols", "free_unbacked_symbols", "min_cut_rematerialization_partition",
     "sequence_number", "unset_fake_temporarily",
 ]  # fmt: skip
@@ -86,6 +88,11 @@ def _whole_if_unknown(rule: Callable[..., Any]) -> Callable[..., Any]:
 def sequence_number() -> int:
     """The number of the node that autograd has made for the function whose forward runs."""
     return int(torch.autograd._get_sequence_nr()) - 1
+
+
+def active_ddp() -> Any:
+    """The `DistributedDataParallel` module whose forward runs, or None."""
+    return torch.nn.parallel.DistributedDataParallel._get_active_ddp_module()
 
 
 def breaks_behind(graph: Any) -> bool:
