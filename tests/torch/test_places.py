@@ -153,6 +153,11 @@ def test_running_logarithms_of_sums():
     agree(lambda x: x.logcumsumexp(1), torch.tensor([[-INF, -INF, 0.0, 1, 200, -300, NAN, 2], [INF, 1, 2, 3, -INF, 4, 5, 6]]))
     agree(lambda x: x.logcumsumexp(0), floats(17, 3))
     agree(lambda x: x.logcumsumexp(0), floats())
+    for name in ("cummax", "cummin"):  # of equal ones the last, of NaNs each one
+        agree(lambda x, name=name: getattr(x, name)(1), torch.tensor([[1.0, 3, 3, -2, 5, 0, 5, -INF], [0, NAN, 7, NAN, 1, INF, 2, 3]]))
+        agree(lambda x, name=name: getattr(x, name)(0), floats(17, 3))
+        agree(lambda x, name=name: getattr(x, name)(-1), torch.tensor([[4, 4, 1], [2, 9, 9]]))
+        agree(lambda x, name=name: getattr(x, name)(0), floats())
 
 
 @pytest.mark.parametrize("p", [0, 1, 2, INF])

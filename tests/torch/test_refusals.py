@@ -1,10 +1,13 @@
 """What a limit refuses: before anything runs or changes, with a figure that is kept; and what it lets run keeps it, one size after another, in parts, beside others."""
 
 import gc
+import inspect
 import re
+import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from megengine.device import (
@@ -13,7 +16,7 @@ from megengine.device import (
     get_max_allocated_memory,
     reset_max_memory_stats,
 )
-from megengine.torch_backend import _pair, backend
+from megengine.torch_backend import _pair, backend, step
 from megengine.torch_backend._compiled import Compiled
 
 pytestmark = pytest.mark.filterwarnings("ignore:megjit leaves", "ignore:The .grad attribute")
@@ -204,3 +207,35 @@ def test_a_refused_limit_is_what_batch_size_finders_take_for_out_of_memory():
     assert " out of memory." in error.args[0] and "DefaultCPUAllocator: can't allocate memory" in error.args[0]
     assert len(str(error).splitlines()) <= 6
     assert error.limit == 102400 and error.limit < error.bound <= error.needed
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + torch.tanh(layer(x))
+        return x
+
+
+@pytest.mark.parametrize(("make", "first"), [(Layers, "layers.0"), (lambda: nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.Tanh()))), "0")], ids=["own", "torchs"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_refusal_names_parameters_layers_lines_and_kinds(make, first, whole):
+    torch._dynamo.reset()
+    gc.collect()
+    net, x = make(), torch.rand(256, 64)
+    limit = "200kB"
+    run = step(net, F.mse_loss, torch.optim.SGD(net.parameters()), limit) if whole else torch.compile(net, backend=backend, options={"memory_limit": limit})
+    with pytest.raises(MemoryError) as found:
+        run.plan(x, x) if whole else run(x)
+    told = str(found.value)
+    assert f" {first}.weight f32[64, 64]" in told, told
+    assert re.search(rf"test_refusals.py:\d+ in \w+ \({first}\)", told), told
+    assert len(told.splitlines()) <= 6
+    if not whole:
+        assert "(gradients 65.0 KiB, parameters 65.0 KiB, arguments 64.0 KiB, gradients of results 64.0 KiB; the largest: 64.0 KiB" in told
+    made = next(number for number, line in enumerate(inspect.getsource(sys.modules[__name__]).splitlines(), 1) if line.lstrip().startswith("run = step(net"))
+    if whole and first == "0":  # no line of the program calls its layers: the line that makes the step does, not that of `plan`
+        assert f"test_refusals.py:{made} in test_a_refusal" in told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..tensor import Tensor
@@ -24,7 +24,7 @@ class Replay:
 
     Unlike `trace`, nothing of what the body reads is watched: the caller knows that it would do the same again (a compiler whose own guards
     hold, a graph that never changes). The body returns a list of tensors. name: in plans and errors, the body's own if empty. outside: what its plans say of
-    the caller's part. options: those of `trace` (``opt_level``, ``memory_limit``, ``numerics``).
+    the caller's part. uses: what they say that arguments are for, by the names that the body gives them. options: those of `trace` (``opt_level``, ``memory_limit``, ``numerics``).
 
     >>> import megengine as mge
     >>> from megengine.jit.replay import Replay
@@ -33,10 +33,10 @@ class Replay:
     ([6.0], [8.0])
     """
 
-    def __init__(self, body: Callable[..., list[Tensor]], name: str = "", outside: Sequence[OutsideProgram] = (), **options: Any) -> None:
+    def __init__(self, body: Callable[..., list[Tensor]], name: str = "", outside: Sequence[OutsideProgram] = (), uses: Mapping[str, str] | None = None, **options: Any) -> None:
         self._body = body
         self.traced = trace(_named(body, name) if name else body, symbolic=True, **options)
-        self.traced._beside_plan = tuple(outside)
+        self.traced._beside_plan, self.traced._uses = tuple(outside), dict(uses or {})
         self.recorded = self.traced._function.replay  # (arguments) -> results of what was recorded for their types, or None
 
     def __call__(self, arguments: list[Tensor]) -> list[Tensor]:

@@ -20,6 +20,7 @@ from .report import (
     Kernels,
     MemoryPlan,
     OutsideProgram,
+    PlannedBuffer,
     measured_run,
     merge_plans,
     merge_profiles,
@@ -35,6 +36,7 @@ class Shown(Generic[_P]):
 
     if TYPE_CHECKING:  # what `trace` has
         _beside_plan: tuple[OutsideProgram, ...]
+        _uses: dict[str, str]
         _function: _core.TraceFunction
         _guard_reason: str | None
         _is_part: bool
@@ -91,7 +93,13 @@ class Shown(Generic[_P]):
 
     def _titled(self, plan: _Plan, limit: int) -> _Plan:
         """The plan with what its page says above the pictures."""
-        return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None, outside=self._beside_plan)
+        buffers = tuple(self._with_use(buffer) for buffer in plan.buffers) if self._uses else plan.buffers
+        return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None, outside=self._beside_plan, buffers=buffers)
+
+    def _with_use(self, buffer: PlannedBuffer) -> PlannedBuffer:
+        """The same for what the caller says that it is for, if it is an argument whose name the caller knows."""
+        name = buffer.values[0].split(" ")[1] if buffer.place == "input" else ""
+        return dataclasses.replace(buffer, use=self._uses.get(name, buffer.use))
 
     def plan(self, *args: _P.args, **kwargs: _P.kwargs) -> MemoryPlan:
         """Returns the memory plan that a call with these arguments would have; nothing is computed.

@@ -297,6 +297,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         self._guard_reason: str | None = None
         self._was_recorded = False  # by the last call
         self._beside_plan: tuple[OutsideProgram, ...] = ()  # what its plans say of another framework's part
+        self._uses: dict[str, str] = {}  # what they say that arguments are for, by their names
         self._recordings = 0
         if interval := check_interval():
             self._check_interval = interval

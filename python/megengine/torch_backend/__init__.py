@@ -23,6 +23,7 @@ from typing import Any
 
 from ..core._telling import no_effect
 from ._devices import device_of
+from ._names import arguments_of, tell_lines
 from ._pair import Pair
 from ._private import (
     aot_autograd,
@@ -55,7 +56,8 @@ def backend(graph: Any, example_inputs: Any, *, options: dict[str, Any] | None =
         raise ValueError(f"megjit has no option {sorted(unknown)[0]!r}; it has {', '.join(sorted(_OPTIONS))}")
     fallback = bool(given.pop("fallback", True))
     options = {"opt_level": 3, **given}
-    pair = Pair(options, fallback, example_inputs, breaks_behind(graph))
+    tell_lines(graph)
+    pair = Pair(options, fallback, example_inputs, breaks_behind(graph), arguments_of(graph))
     compiled = aot_autograd(
         fw_compiler=pair.forward, bw_compiler=pair.backward, inference_compiler=pair.alone, partition_fn=pair.partition, decompositions=decompositions()
     )

@@ -11,6 +11,7 @@ from torch import fx
 
 from .. import _core
 from ..core import OutOfMemoryError
+from ._buckets import bucket_bytes
 from ._partition import Part, name_of, place_of, tensors_in, values_with_sizes
 from ._private import free_symbols, free_unbacked_symbols
 
@@ -118,12 +119,20 @@ class Places:
 # -- refusals
 
 # Owners of bytes that are part of what a call needs.
-OTHER_GRAPHS = "other graphs of the program keep {} bytes for their backward"
+_OTHER_GRAPHS = "other graphs of the program keep {} bytes for their backward"
 OTHER_PARTS = "{} bytes wait for other parts of the graph"
+_BUCKETS = "buckets of DistributedDataParallel take {} bytes"
 COPIES = "copies of arguments and results of other strides, or in memory of others, take {} bytes"
 
 
+def owners_of(beside: int) -> list[tuple[int, str]]:
+    """Who has the bytes beside a graph."""
+    buckets = min(beside, bucket_bytes())
+    return [(beside - buckets, _OTHER_GRAPHS), (buckets, _BUCKETS)]
+
+
 _SMALLER = "or take a smaller batch"
+_OUTSIDE = re.compile(r"^(inputs, parameters and results take [^(]*)\(")  # what a plan's refusal begins with
 
 
 def bytes_needed(error: MemoryError) -> int:
@@ -142,12 +151,14 @@ def refusal(
     return _core.over_limit(limit, needed, needed if bound is None else bound, proof or why, more)
 
 
-def with_beside(error: MemoryError, limit: int, beside: Sequence[tuple[int, str]]) -> MemoryError:
-    """The error of a plan for what is left of a limit, with the figures of the whole."""
-    more = sum(count for count, _ in beside)
-    if not more or not isinstance(error, OutOfMemoryError) or not error.needed:
+def told_with(error: MemoryError, limit: int, beside: Sequence[tuple[int, str]], kinds: str) -> MemoryError:
+    """The error of a plan for what is left of a limit, with the figures of the whole. kinds: what arguments and results take by kind."""
+    if not isinstance(error, OutOfMemoryError) or not error.needed:
         return error
-    why = re.search(r"why: (.*?)(; no plan is below .*)?$", str(error), re.MULTILINE)
+    more = sum(count for count, _ in beside)
+    found = re.search(r"why: (.*?)(; no plan is below .*)?$", str(error), re.MULTILINE)
+    why = _OUTSIDE.sub(rf"\1({kinds}; the largest: ", found[1] if found else "")
     fix = re.search(r"raise the limit to \d+, (.*)", str(error))
-    words = fix[1] if fix else _SMALLER
-    return refusal(error.needed + more, limit, why[1] if why else "", beside, words, (error.bound or 0) + more, error.proof or "")
+    at = re.search(r"\n  at: .*", str(error))
+    words = (fix[1] if fix else _SMALLER) + (at[0] if at and not more else "")
+    return refusal(error.needed + more, limit, why, beside, words, (error.bound or 0) + more, error.proof or "")

@@ -15,12 +15,12 @@ from torch import fx
 from ..jit.configs import memory_limit_bytes
 from ..jit.report import OutsideProgram
 from ._bytes import (
-    OTHER_GRAPHS,
     OTHER_PARTS,
     Places,
     bounds_of,
     bytes_needed,
     bytes_of,
+    owners_of,
     refusal,
 )
 from ._devices import make_room
@@ -206,7 +206,7 @@ class Compiled:
         calls = [part.originals[node] for node in part.graph.graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
         largest = max(calls, key=lambda node: bytes_of(node.meta.get("val"), self._bounds))
         why = f"{place_of(largest)} is left to torch, which takes {needed} bytes for what it reads, gives and has between"
-        return refusal(beside + waiting + needed, self._limit, why, [(beside, OTHER_GRAPHS), (waiting, OTHER_PARTS)])
+        return refusal(beside + waiting + needed, self._limit, why, [*owners_of(beside), (waiting, OTHER_PARTS)])
 
 
 def _named(node: fx.Node) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -17,6 +16,7 @@ from torch.utils import _pytree
 
 from ._devices import device_of_tensors
 from ._joint import prepare
+from ._names import is_users, line_at
 from ._private import (
     BufferAOTInput,
     DataDependentOutputException,
@@ -30,28 +30,40 @@ from ._private import (
     with_one_attention,
 )
 
-_NOT_THE_USERS = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
-
 
 class _Lines(TorchFunctionMode):  # type: ignore[misc]  # torch has no types here
-    """Notes the user's line of each operation, and of those that backward derives from it."""
+    """Notes the user's line and the layer of each operation, and of those that backward derives from it.
+
+    names: of the model's modules, by their ids. made: the line that made the step, which stands for the operations that no line of the user's calls.
+    """
+
+    def __init__(self, names: dict[int, str], made: str) -> None:
+        super().__init__()
+        self._names, self._made = names, made
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        frame: FrameType | None = sys._getframe(1)
-        while frame and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
-            frame = frame.f_back
-        if frame:
-            traceback.set_stack_trace([f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'])
+        traceback.set_stack_trace([self._line(sys._getframe(1)) + "\n"])
         return func(*args, **(kwargs or {}))
+
+    def _line(self, frame: FrameType | None) -> str:
+        layer = ""
+        while frame and frame.f_code is not Whole.forward.__code__:
+            layer = layer or self._names.get(id(frame.f_locals.get("self")), "")
+            if is_users(frame):
+                break
+            frame = frame.f_back
+        line = line_at(frame) if frame and is_users(frame) else self._made
+        return f"{line} ({layer})" if layer else line
 
 
 class Whole(torch.nn.Module):  # type: ignore[misc]
-    """Tensors of a batch -> its loss. leaves, form: of (what the model is given, what the loss is given besides). mixed: the dtype of `torch.autocast`, if any."""
+    """Tensors of a batch -> its loss. leaves, form: of (what the model is given, what the loss is given besides). mixed: the dtype of `torch.autocast`, if any. made: the line that made the step."""
 
-    def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], leaves: Sequence[Any], form: Any, mixed: torch.dtype | None) -> None:
+    def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], leaves: Sequence[Any], form: Any, mixed: torch.dtype | None, made: str) -> None:
         super().__init__()
         self.model, self.loss, self._mixed = model, loss, mixed
         self._device = device_of_tensors([*model.parameters(), *(each for each in leaves if isinstance(each, torch.Tensor))]).type
+        self._lines = {id(module): name for name, module in model.named_modules()}, made
         self._leaves, self._form = [None if isinstance(each, torch.Tensor) else each for each in leaves], form
         self._places = [place for place, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
 
@@ -60,7 +72,7 @@ class Whole(torch.nn.Module):  # type: ignore[misc]
         for place, each in zip(self._places, tensors, strict=True):
             leaves[place] = each
         inputs, targets = _pytree.tree_unflatten(leaves, self._form)
-        with _Lines(), torch.autocast(self._device, self._mixed, self._mixed is not None):
+        with _Lines(*self._lines), torch.autocast(self._device, self._mixed, self._mixed is not None):
             if isinstance(inputs, dict):
                 result = self.model(**inputs)
             else:
@@ -83,7 +95,9 @@ class Exported:
         self.graph, self.input_count = graph, input_count
         own: dict[str, torch.Tensor] = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
         givers = [node.meta["desc"] for node in graph.graph.find_nodes(op="placeholder")]
-        self.held = [own[each.target] for each in givers if isinstance(each, (ParamAOTInput, BufferAOTInput))]
+        names = [each.target for each in givers if isinstance(each, (ParamAOTInput, BufferAOTInput))]
+        self.held = [own[name] for name in names]
+        self.names = {own[name]: name.removeprefix("model.") for name in names}  # as the user's model has them
         output = graph.graph.output_node()
         self._takers: list[tuple[str, Any]] = []
         for node, each in zip(output.args[0], output.meta["desc"], strict=True):

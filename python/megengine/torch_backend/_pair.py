@@ -13,9 +13,11 @@ import torch
 from torch import fx
 
 from ..jit.configs import memory_limit_bytes
+from ._buckets import bucket_bytes
 from ._bytes import bytes_needed
 from ._compiled import Compiled, under_way
 from ._crossing import PLANNED, REFUSED, SEEN, have_fixed_sizes, partitioner
+from ._names import Named, name_arguments
 from ._private import default_partition, sequence_number
 from ._sizes import Alone, Planned, Sizes, are_known_by_call
 
@@ -41,8 +43,9 @@ _numbers = itertools.count()
 class Pair:
     """The compilers that AOTAutograd asks for one graph of dynamo's."""
 
-    def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any] = (), breaks: bool = False) -> None:
-        """inputs: of the call that asks for it. breaks: whether another graph follows, for which there must be room."""
+    def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any] = (), breaks: bool = False, named: Sequence[Named] = ()) -> None:
+        """inputs: of the call that asks for it. breaks: whether another graph follows, for which there must be room. named: what the program calls the arguments."""
+        self._named = named
         self._options, self._fallback = options, fallback
         self._is_limited = bool(memory_limit_bytes(options.get("memory_limit")))
         self._given = _bytes_at(inputs)
@@ -52,6 +55,7 @@ class Pair:
 
     def partition(self, joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Cuts a joint graph into forward and backward, as AOTAutograd asks for it; under a limit, those of a call are cut when it comes, if sizes change, or if what others keep just now leaves no room."""
+        name_arguments(joint, self._named)
         by_call = self._is_limited and are_known_by_call(joint)
         if not by_call or have_fixed_sizes(joint):
             changed = fx.GraphModule(joint, copy.deepcopy(joint.graph)) if by_call else joint
@@ -75,6 +79,7 @@ class Pair:
 
     def alone(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         """Compiles a graph without a backward."""
+        name_arguments(graph, self._named)
 
         def made(graph: fx.GraphModule) -> Compiled:
             return Compiled(graph, self._options, self._fallback, seen=len(graph.graph.output_node().args[0]))
@@ -190,12 +195,12 @@ def _bytes_at(values: Iterable[Any]) -> dict[int, int]:
 
 
 def _others(given: Bytes, without: int | None = None) -> int:
-    """Bytes that calls keep meanwhile, but for those that are given to this one, and those of one call; and of calls within which this one is made."""
+    """Bytes that calls keep meanwhile, but for those that are given to this one, and those of one call; of calls within which this one is made; and of buckets."""
     kept: dict[int, int] = {}
     for number, call in _held.items():
         if number != without:
             kept.update(call.given | call.held)
-    return sum(max(0, size - given.get(address, 0)) for address, size in kept.items()) + sum(under_way)
+    return sum(max(0, size - given.get(address, 0)) for address, size in kept.items()) + sum(under_way) + bucket_bytes()
 
 
 def _living_others(given: Bytes) -> int:

@@ -14,6 +14,7 @@ from torch.utils import _pytree
 
 from ._aten import function_of
 from ._devices import device_of, is_on, why_not
+from ._names import layer_of
 from ._pools import has_places
 from ._private import free_unbacked_symbols
 from ._reductions import WITHOUT_PLACES
@@ -42,15 +43,25 @@ def line_of(node: fx.Node) -> str:
 
 
 def place_of(node: fx.Node) -> str:
-    """The operation, and the line of the program that asks for it."""
+    """The operation, and the line of the program and the layer that ask for it."""
     line = line_of(node)
-    return f"{node.target}, {line}" if line else str(node.target)
+    return f"{node.target}, {line}{_in_layer(node)}" if line else str(node.target)
+
+
+def short_line_of(node: fx.Node) -> str:
+    """The line, as errors and plans of ours show lines: "net.py:3 in forward"."""
+    found = re.match(r'File "(.*)", line (\d+), in (.*)', line_of(node))
+    return f"{found[1]}:{found[2]} in {found[3]}" if found else str(node.target)
 
 
 def user_line_of(node: fx.Node) -> str:
-    """The same, as errors and plans of ours show lines: "net.py:3 in forward"."""
-    found = re.match(r'File "(.*)", line (\d+), in (.*)', line_of(node))
-    return f"{found[1]}:{found[2]} in {found[3]}" if found else str(node.target)
+    """The same with the layer: "net.py:3 in forward (layers.0)"."""
+    return short_line_of(node) + _in_layer(node)
+
+
+def _in_layer(node: fx.Node) -> str:
+    layer = layer_of(node)
+    return f" ({layer})" if layer else ""
 
 
 def tensors_in(value: Any) -> Iterable[torch.Tensor]:

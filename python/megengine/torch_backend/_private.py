@@ -32,7 +32,9 @@ from torch._functorch._aot_autograd.descriptors import (
     GradAOTOutput,
     InputMutationAOTOutput,
     ParamAOTInput,
+    PlainAOTInput,
     PlainAOTOutput,
+    TangentAOTInput,
 )
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._functorch.partitioners import (
@@ -56,7 +58,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 __all__ = [
-    "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "FakeTensorMode", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
+    "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "FakeTensorMode", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTInput", "PlainAOTOutput", "TangentAOTInput", "active_ddp", "aot_autograd", "aot_export_joint_with_descriptors",
     "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "free_symbols", "free_unbacked_symbols", "min_cut_rematerialization_partition",
     "sequence_number", "unset_fake_temporarily", "with_one_attention",
 ]  # fmt: skip
@@ -95,6 +97,11 @@ def with_one_attention(device: torch.device) -> contextlib.AbstractContextManage
 def sequence_number() -> int:
     """The number of the node that autograd has made for the function whose forward runs."""
     return int(torch.autograd._get_sequence_nr()) - 1
+
+
+def active_ddp() -> Any:
+    """The `DistributedDataParallel` module whose forward runs, or None."""
+    return torch.nn.parallel.DistributedDataParallel._get_active_ddp_module()
 
 
 def breaks_behind(graph: Any) -> bool:

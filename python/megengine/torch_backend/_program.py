@@ -23,10 +23,19 @@ from ..jit.replay import Replay
 from ..jit.report import MemoryPlan, OutsideProgram
 from ..tensor import Tensor
 from ._aten import RANDOM, function_of
-from ._bytes import COPIES, OTHER_GRAPHS, OTHER_PARTS, with_beside
+from ._bytes import COPIES, OTHER_PARTS, owners_of, told_with
 from ._devices import Place, device_of, place_on
 from ._forms import Unsupported
-from ._partition import DTYPES, is_check, line_of, name_of, tensors_in, user_line_of
+from ._names import kinds_text, name_of_argument, uses_of
+from ._partition import (
+    DTYPES,
+    is_check,
+    line_of,
+    name_of,
+    short_line_of,
+    tensors_in,
+    user_line_of,
+)
 from ._private import unset_fake_temporarily
 from ._strides import (
     channels_last,
@@ -54,7 +63,7 @@ def release_unused(limit: int) -> None:
 
 def _name_of(graph: fx.GraphModule) -> str:
     """As plans and errors call it: "forward from net.py:3 in forward"."""
-    line = next((user_line_of(node) for node in graph.graph.nodes if line_of(node)), "")
+    line = next((short_line_of(node) for node in graph.graph.nodes if line_of(node)), "")
     is_backward = any("tangents" in node.name for node in graph.graph.find_nodes(op="placeholder"))
     return ("backward" if is_backward else "forward") + (f" from {line}" if line else "")
 
@@ -102,6 +111,7 @@ class Program:
         self._copied = sum(_bytes_of_copy(node.meta.get("val")) for place, node in enumerate(inputs) if place not in self._orders)
         self._takes_tensors_alone = all(isinstance(node.meta.get("val"), torch.Tensor) for node in inputs)
         self._unread = {place for place, node in enumerate(inputs) if not node.users}
+        self._named = [name_of_argument(node) for node in inputs]
         places = {node: place for place, node in enumerate(inputs)}
         self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
         self._copied += _bytes_of_shared(results)
@@ -186,7 +196,7 @@ class Program:
 
     def _told(self, error: MemoryError, beside: int, waiting: int) -> MemoryError:
         """A limit that is refused, of which a plan gets the rest."""
-        return with_beside(error, self._limit, [(beside, OTHER_GRAPHS), (waiting, OTHER_PARTS), (self._copied, COPIES)])
+        return told_with(error, self._limit, [*owners_of(beside), (waiting, OTHER_PARTS), (self._copied, COPIES)], kinds_text(self._graph.graph))
 
     def _replay(self, given: list[Any], beside: int, turned: dict[int, tuple[int, ...]]) -> tuple[Replay, dict[Any, list[Any]], list[Tensor]]:
         """The program, its results but for tensors by the shapes of arguments, and its arguments. Sizes are numbers of it: there is one for each of their values."""
@@ -206,6 +216,7 @@ class Program:
             def body(*values: Tensor) -> list[Tensor]:
                 rest = iter(values)
                 arguments: list[Any] = [next(rest) if each is Tensor else each for each in pattern]
+                self._tell_names(arguments)
                 for place, order in turned.items():
                     arguments[place] = F.transpose(arguments[place], _inverse(order))
                 every = self.interpret(arguments)
@@ -217,9 +228,15 @@ class Program:
                 return [each for each in results if isinstance(each, Tensor)]
 
             waiting = [OutsideProgram("tensors that wait for other graphs and parts", "torch holds them", beside)] if beside else []
-            replay = Replay(body, self._name, [*self._outside, *waiting], **{**self._options, "memory_limit": limit})
+            replay = Replay(body, self._name, [*self._outside, *waiting], uses_of(self._named), **{**self._options, "memory_limit": limit})
             self._replays[sizes] = self.place.share_arena(replay), forms
         return (*self._replays[sizes], tensors)
+
+    def _tell_names(self, arguments: list[Any]) -> None:
+        """Tells a recording what the user's program calls its arguments."""
+        for value, (name, _) in zip(arguments, self._named, strict=True):
+            if isinstance(value, Tensor):
+                _core.set_name(value, name)
 
     def interpret(self, arguments: list[Any], with_checks: bool = True) -> list[Any]:
         """The graph's results, then the conditions of its checks, in a recording. Unsupported, with the node, for a form that we do not have."""

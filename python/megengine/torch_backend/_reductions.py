@@ -110,6 +110,27 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return y.astype(x.dtype)
 
 
+def _running(wins: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Makes (values, places) of the largest, or the smallest, so far: by those of 1, 2, 4, ... elements. wins(later, earlier): is the later one found? It is where both are equal, or where it is NaN."""
+
+    @along_axis
+    def running(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        if x.dtype == np.bool_ or not x.size:
+            raise Unsupported("of truth values, or of nothing")
+        dim, extent, step = dim % x.ndim, x._tuple_shape[dim % x.ndim], 1
+        line = Tensor(np.arange(extent, dtype=np.int32)).reshape(extent, *(1,) * (x.ndim - dim - 1))
+        y, places = x, F.broadcast_to(line, x._tuple_shape)
+        while step < extent:
+            (y0, y1), (p0, p1) = ((cut(each, dim, 0, extent - step), cut(each, dim, step, extent)) for each in (y, places))
+            is_later = wins(y1, y0) if x.dtype.kind in "iu" else wins(y1, y0) | F.isnan(y1)
+            pairs = ((y, F.where(is_later, y1, y0)), (places, F.where(is_later, p1, p0)))
+            y, places = (F.concat([cut(old, dim, 0, step), new], axis=dim) for old, new in pairs)
+            step *= 2
+        return y, places
+
+    return running
+
+
 # -- distances of rows
 
 
@@ -162,7 +183,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "_log_softmax_backward_data": along_axis(lambda dy, y, dim, dtype: dy - F.exp(y) * F.sum(dy, axis=dim, keepdims=True)),
     "sort": sort, "argsort": lambda *given, **options: sort(*given, **options)[1], "kthvalue": kthvalue,
     "median.default": _first(median), "median.dim": median, "nanmedian.default": _first(nanmedian), "nanmedian.dim": nanmedian,
-    "logcumsumexp": logcumsumexp,
+    "logcumsumexp": logcumsumexp, "cummax": _running(lambda later, earlier: later >= earlier), "cummin": _running(lambda later, earlier: later <= earlier),
     "_cdist_forward": cdist, "_cdist_backward": cdist_backward, "dist": lambda x, y, p=2: FUNCTIONS["norm"](x - y, p),
     "tril_indices": triangle(np.tril_indices), "triu_indices": triangle(np.triu_indices),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from ..jit.report import MemoryPlan
 from ..tensor import Tensor
 from ._devices import as_readable, device_of_tensors, place_on
 from ._exported import Exported, Whole, exported
+from ._names import line_at, users_frame
 from ._partition import is_check, place_of, reasons_against
 from ._program import (
     Program,
@@ -92,6 +93,7 @@ class Step:
             known = ", ".join(each.__name__ for each in RULES)
             raise TypeError(f"step: there is no rule for {type(optimizer).__name__}, only for torch's {known}\n  fix: torch.compile(model, backend=\"megjit\") works with any optimizer")
         self._model, self._loss, self._optimizer, self._options = model, loss, optimizer, options
+        self._made = line_at(users_frame())
         self._lent: dict[torch.Tensor, Lent] = {}
         self._programs: dict[Any, _StepProgram] = {}
 
@@ -115,7 +117,7 @@ class Step:
         mixed = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
         key = (form, rest, modes, options, mixed)
         if key not in self._programs:
-            self._programs[key] = _StepProgram(exported(Whole(self._model, self._loss, leaves, form, mixed), arguments), self._optimizer, self._lent, f"step of {type(self._model).__name__}", self._options)
+            self._programs[key] = _StepProgram(exported(Whole(self._model, self._loss, leaves, form, mixed, self._made), arguments), self._optimizer, self._lent, f"step of {type(self._model).__name__}", self._options)
         return self._programs[key], arguments
 
 
@@ -201,6 +203,7 @@ class _StepProgram:
         """Forward, loss, backward and the updates. given: arguments, and numbers of the optimizer."""
         inputs, numbers = given[: self._exported.input_count], given[self._exported.input_count :]
         one = Tensor(1.0, dtype=str(self._exported.loss.dtype).removeprefix("torch."))  # the gradient of the loss
+        self._name_held()
         held = [self._lent[each].ours for each in self._exported.held]
         found = self._exported.results(self._program.interpret([*held, *inputs, one], with_checks=False))
         gradients = [found.gradients[each.parameter] for each in self._trained]
@@ -217,6 +220,14 @@ class _StepProgram:
             target = self._lent[buffer]
             target.ours._reset(target.laid_out(value))
         return [found.loss]
+
+    def _name_held(self) -> None:
+        """Tells the recording what the user's model calls its parameters, buffers and states."""
+        for tensor, name in self._exported.names.items():
+            _core.set_name(self._lent[tensor].ours, name)
+        for each in self._trained:
+            for state in each.names:
+                _core.set_name(self._lent[each.states[state]].ours, f"{self._exported.names[each.parameter]}.{state}")
 
 
 def step(
