@@ -12,10 +12,10 @@ namespace {
 
 class Delayer {
 public:
-    Delayer(const RecomputeSchedule& schedule, const std::vector<uint32_t>& order)
-        : steps_(schedule.problem.steps),
+    Delayer(const Copies& copies, const std::vector<uint32_t>& order)
+        : steps_(copies.schedule.problem.steps),
           order_(order),
-          copies_(schedule, order),
+          copies_(copies),
           place_(order.size()),
           listed_(order.size()),
           first_reader_(copies_.all.size() + 1),
@@ -86,6 +86,7 @@ private:
     }
 
     bool overwrites_operand(uint32_t place, uint32_t p) const {
+        if (!copies_.schedule.has_overwriters) return false;
         const std::vector<uint32_t>& reads = steps_[order_[p]].reads;
         return std::ranges::any_of(steps_[order_[listed_[place]]].overwrites, [&](uint32_t v) {
             return std::ranges::find(reads, v) != reads.end();
@@ -94,7 +95,7 @@ private:
 
     const std::vector<RematStep>& steps_;
     const std::vector<uint32_t>& order_;
-    const Copies copies_;
+    const Copies& copies_;
     std::vector<uint32_t> place_, listed_;  // by position: its place; and by place: its position
     std::vector<uint32_t> first_reader_,
         readers_;  // by copy, with one more at the end: index into readers_, which are positions
@@ -103,9 +104,8 @@ private:
 
 }  // namespace
 
-std::vector<uint32_t> late_steps(const RecomputeSchedule& schedule,
-                                 const std::vector<uint32_t>& order) {
-    return Delayer(schedule, order).run();
+std::vector<uint32_t> late_steps(const Copies& copies, const std::vector<uint32_t>& order) {
+    return Delayer(copies, order).run();
 }
 
 }  // namespace megjit::memory

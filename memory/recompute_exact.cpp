@@ -239,7 +239,7 @@ private:
         for (; nodes_[node].step != kNone; node = nodes_[node].parent)
             order.push_back(nodes_[node].step);
         std::reverse(order.begin(), order.end());
-        return measure_order(s_.schedule_, std::move(order)).plan;
+        return s_.schedule_.measured(std::move(order));
     }
 
     struct Move {

@@ -254,25 +254,62 @@ private:
     std::vector<uint32_t> seen_;
 };
 
+// A way down, round by round.
+class Descent {
+public:
+    Descent(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options)
+        : s_(schedule),
+          options_(options),
+          stride_(kStride *
+                  std::max(1.0, static_cast<double>(schedule.problem.steps.size()) / kSteps)),
+          levels_(std::move(levels)),
+          now_(schedule.simulate(levels_)) {
+        for (const RematStep& step : schedule.problem.steps) most_cost_ += step.cost;
+        most_cost_ *= options.most_cost;
+    }
+
+    // Offers the plan where it stands, and goes on. Returns false at the end.
+    bool step(const Offer& offer) {
+        if (!now_.is_valid || now_.plan.cost > most_cost_) return false;
+        offer(levels_, now_);
+        idle_ = now_.plan.peak_bytes < least_ ? 0 : idle_ + 1;
+        least_ = std::min(least_, now_.plan.peak_bytes);
+        if (idle_ > kMostIdleRounds) return false;
+        Round round(s_, levels_, now_, options_, idle_ ? kStride : stride_);
+        if (!(options_.looks_ahead && round.run(true)) && !round.run(false)) return false;
+        now_ = s_.simulate(levels_);
+        return true;
+    }
+
+    void set_most_level(uint8_t level) { options_.most_level = level; }
+    // A round raises a level by one: up to this one the next round does not depend on the most.
+    bool is_below(uint8_t level) const {
+        return std::ranges::all_of(levels_, [&](uint8_t each) { return each < level; });
+    }
+
+private:
+    const RecomputeSchedule& s_;
+    GreedyOptions options_;
+    double stride_, most_cost_ = 0;
+    Levels levels_;
+    Simulation now_;
+    size_t least_ = std::numeric_limits<size_t>::max();
+    int idle_ = 0;  // rounds since it was found
+};
+
 }  // namespace
 
 void lower_peak(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options,
                 const Offer& offer) {
-    double plain_cost = 0;
-    for (const RematStep& step : schedule.problem.steps) plain_cost += step.cost;
-    Simulation now = schedule.simulate(levels);
-    size_t least = std::numeric_limits<size_t>::max();
-    const double stride =
-        kStride * std::max(1.0, static_cast<double>(schedule.problem.steps.size()) / kSteps);
-    for (int idle = 0; now.is_valid && now.plan.cost <= options.most_cost * plain_cost;) {
-        offer(levels, now);
-        idle = now.plan.peak_bytes < least ? 0 : idle + 1;
-        least = std::min(least, now.plan.peak_bytes);
-        if (idle > kMostIdleRounds) return;
-        Round round(schedule, levels, now, options, idle ? kStride : stride);
-        if (!(options.looks_ahead && round.run(true)) && !round.run(false)) return;
-        now = schedule.simulate(levels);
+    Descent way(schedule, std::move(levels), options);
+    if (options.most_level > kUsualLevel) {
+        while (way.is_below(kUsualLevel))
+            if (!way.step(offer)) return;
+        Descent usual = way;
+        usual.set_most_level(kUsualLevel);
+        while (usual.step(offer)) {}
     }
+    while (way.step(offer)) {}
 }
 
 Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t most_bytes) {

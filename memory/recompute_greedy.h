@@ -14,7 +14,9 @@ struct GreedyOptions {
     double neighbourhood = 1;
     // Refuse a choice after which more is recomputed at once than fits below the peak it lowers.
     bool looks_ahead = true;
-    uint8_t most_level = kUsualLevel;  // no gap gets a higher one
+    // No gap gets a higher level. Above the usual one the search also goes the way of the usual
+    // one, from where the two part.
+    uint8_t most_level = kUsualLevel;
     double most_cost = 3;  // as a multiple of the plain order's cost
 };
 

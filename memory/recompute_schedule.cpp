@@ -33,6 +33,7 @@ public:
     bool play() {
         const auto steps = static_cast<uint32_t>(s_.problem.steps.size());
         out_.position_of.resize(steps);
+        order().reserve(2 * steps);
         for (uint32_t i = 0; i < steps; ++i) {
             burst(i);
             if (order().size() > most_steps_) return false;
@@ -187,66 +188,67 @@ RecomputeSchedule::RecomputeSchedule(const RematProblem& problem, Places places)
 Simulation RecomputeSchedule::simulate(const Levels& levels) const {
     Simulation out;
     if (!Player(*this, levels, out).play()) return out;
-    Measured measured = measure_order(*this, std::move(out.plan.order));
-    leave_out_what_nobody_needs(out, measured);
-    if (places_ == Places::late) {
-        run_late(out, measured);
-        leave_out_what_nobody_needs(out, measured);
-    }
+    leave_out_what_nobody_needs(out);
+    const Copies copies(*this, out.plan.order);
+    measure(copies, out.plan, out.bytes_at);
+    if (places_ == Places::late) run_late(out, copies);
     std::erase_if(out.waits, [](const Wait& wait) { return wait.to <= wait.from + 1; });
-    out.plan = std::move(measured.plan);
-    out.bytes_at = std::move(measured.bytes_at);
     out.is_valid = true;
     return out;
 }
 
 // Leaves out runs whose results nobody reads. Then positions change: a value is computed where it
-// is first needed.
-void RecomputeSchedule::leave_out_what_nobody_needs(Simulation& out, Measured& measured) const {
-    std::vector<uint32_t> needed, moved(measured.is_needed.size() + 1);
-    for (size_t p = 0; p < measured.is_needed.size(); ++p) {
-        moved[p] = static_cast<uint32_t>(needed.size());
-        if (measured.is_needed[p]) needed.push_back(measured.plan.order[p]);
+// is first needed. Returns whether there were such runs.
+bool RecomputeSchedule::leave_out_what_nobody_needs(Simulation& out) const {
+    std::vector<uint32_t>& order = out.plan.order;
+    std::vector<char> is_needed(order.size()), is_wanted(problem.values.size());
+    for (size_t p = order.size(); p-- > 0;) {
+        const uint32_t step = order[p];
+        bool needed = !problem.steps[step].repeatable;
+        for (const uint32_t v : writes[step]) {
+            // A kept value stays where its step's first run has written it.
+            needed =
+                needed || (problem.values[v].is_kept ? out.position_of[step] == p : is_wanted[v]);
+            is_wanted[v] = false;
+        }
+        is_needed[p] = needed;
+        if (!needed) continue;
+        for (const uint32_t v : reads[step]) is_wanted[v] = true;
     }
-    if (needed.size() == measured.is_needed.size()) return;
-    for (uint32_t& position : out.position_of)
-        position = std::min(moved[position], static_cast<uint32_t>(needed.size()) - 1);
+    std::vector<uint32_t> moved(order.size() + 1);
+    uint32_t count = 0;
+    for (size_t p = 0; p < is_needed.size(); ++p) {
+        moved[p] = count;
+        if (is_needed[p]) order[count++] = order[p];
+    }
+    if (count == order.size()) return false;
+    order.resize(count);
+    for (uint32_t& position : out.position_of) position = std::min(moved[position], count - 1);
     for (Wait& wait : out.waits) wait = {wait.gap, moved[wait.from], moved[wait.to]};
-    measured = measure_order(*this, std::move(needed));
+    return true;
 }
 
-void RecomputeSchedule::run_late(Simulation& out, Measured& measured) const {
-    const std::vector<uint32_t> listed = late_steps(*this, measured.plan.order);
-    std::vector<uint32_t> order, place(listed.size());
+void RecomputeSchedule::run_late(Simulation& out, const Copies& copies) const {
+    const std::vector<uint32_t> listed = late_steps(copies, out.plan.order);
+    std::vector<uint32_t> place(listed.size());
+    RematPlan late;
     for (uint32_t p : listed) {
-        place[p] = static_cast<uint32_t>(order.size());
-        order.push_back(measured.plan.order[p]);
+        place[p] = static_cast<uint32_t>(late.order.size());
+        late.order.push_back(out.plan.order[p]);
     }
-    Measured late = measure_order(*this, std::move(order));
-    if (late.plan.peak_bytes > measured.plan.peak_bytes) return;
-    late.plan.cost = measured.plan.cost;  // the same sum, rounded in another order
-    measured = std::move(late);
+    std::vector<size_t> bytes_at;
+    measure(Copies(*this, late.order), late, bytes_at);
+    if (late.peak_bytes > out.plan.peak_bytes) return;
+    late.cost = out.plan.cost;  // the same sum, rounded in another order
+    out.plan = std::move(late);
+    out.bytes_at = std::move(bytes_at);
     for (uint32_t& position : out.position_of) position = place[position];
     for (Wait& wait : out.waits) wait = {wait.gap, place[wait.from], place[wait.to]};
+    if (leave_out_what_nobody_needs(out))
+        measure(Copies(*this, out.plan.order), out.plan, out.bytes_at);
 }
 
 namespace {
-
-// By position: is some result read, or kept, or must the step run?
-std::vector<bool> needed_runs(const Copies& copies, const std::vector<uint32_t>& order) {
-    std::vector<bool> is_needed(order.size());
-    std::vector<char> is_read(copies.all.size());
-    for (size_t p = order.size(); p-- > 0;) {
-        bool needed = !copies.schedule.problem.steps[order[p]].repeatable;
-        for (uint32_t c = copies.first_copy[p]; c < copies.first_copy[p + 1]; ++c)
-            needed = needed || is_read[c] || !copies.takes_room(c);
-        is_needed[p] = needed;
-        if (!needed) continue;
-        for (uint32_t r = copies.first_read[p]; r < copies.first_read[p + 1]; ++r)
-            is_read[copies.reads[r]] = true;
-    }
-    return is_needed;
-}
 
 // Bytes of the operand over which the step at this position writes its result.
 size_t bytes_in_place(const Copies& copies, const RematStep& step, uint32_t p) {
@@ -282,29 +284,35 @@ size_t bytes_beside(const RecomputeSchedule& schedule, const std::vector<uint32_
 
 }  // namespace
 
-Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> order) {
-    const std::vector<RematStep>& steps = schedule.problem.steps;
-    const Copies copies(schedule, order);
-    Measured out{.is_needed = needed_runs(copies, order)};
+void RecomputeSchedule::measure(const Copies& copies, RematPlan& plan,
+                                std::vector<size_t>& bytes_at) const {
+    const std::vector<uint32_t>& order = plan.order;
     std::vector<int64_t> change(order.size() + 1);
     for (uint32_t c = 0; c < copies.all.size(); ++c) {
         const auto bytes = static_cast<int64_t>(copies.room(c));
         change[copies.all[c].born] += bytes;
         change[copies.all[c].last + 1] -= bytes;
     }
-    const size_t beside = bytes_beside(schedule, order);
+    const size_t beside = bytes_beside(*this, order);
     int64_t now = 0;
-    out.bytes_at.reserve(order.size());
+    plan.peak_bytes = 0;
+    plan.cost = 0;
+    bytes_at.resize(order.size());
     for (uint32_t p = 0; p < order.size(); ++p) {
-        const RematStep& step = steps[order[p]];
+        const RematStep& step = problem.steps[order[p]];
         now += change[p];
-        out.bytes_at.push_back(static_cast<size_t>(now) - bytes_in_place(copies, step, p) +
-                               step.scratch + beside);
-        out.plan.peak_bytes = std::max(out.plan.peak_bytes, out.bytes_at[p]);
-        out.plan.cost += step.cost;
+        bytes_at[p] =
+            static_cast<size_t>(now) - bytes_in_place(copies, step, p) + step.scratch + beside;
+        plan.peak_bytes = std::max(plan.peak_bytes, bytes_at[p]);
+        plan.cost += step.cost;
     }
-    out.plan.order = std::move(order);
-    return out;
+}
+
+RematPlan RecomputeSchedule::measured(std::vector<uint32_t> order) const {
+    RematPlan plan{.order = std::move(order)};
+    std::vector<size_t> bytes_at;
+    measure(Copies(*this, plan.order), plan, bytes_at);
+    return plan;
 }
 
 }  // namespace megjit::memory

@@ -53,16 +53,14 @@ struct Simulation {
     std::vector<Wait> waits = {};
 };
 
-// Peak, cost and bytes at each position of a list of steps; its maker throws like measure().
-struct Measured {
-    RematPlan plan = {};
-    std::vector<size_t> bytes_at = {};
-    std::vector<bool> is_needed = {};  // by position: some result is read later, or kept
-};
+struct Copies;
+
 class RecomputeSchedule {
 public:
     explicit RecomputeSchedule(const RematProblem& problem, Places places = Places::listed);
     Simulation simulate(const Levels& levels) const;
+    // Peak and cost of a list of steps; throws like measure().
+    RematPlan measured(std::vector<uint32_t> order) const;
 
     const RematProblem& problem;
     std::vector<Gap> gaps;
@@ -79,13 +77,13 @@ public:
     bool is_tail(uint32_t gap) const { return gaps[gap].to == kNone; }
 
 private:
-    void leave_out_what_nobody_needs(Simulation& out, Measured& measured) const;
-    void run_late(Simulation& out, Measured& measured) const;
+    bool leave_out_what_nobody_needs(Simulation& out) const;
+    void run_late(Simulation& out, const Copies& copies) const;
+    // Sets peak, cost and bytes at each position of the plan's order.
+    void measure(const Copies& copies, RematPlan& plan, std::vector<size_t>& bytes_at) const;
 
     std::vector<char> is_free_;  // by value
     Places places_;
 };
-
-Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> order);
 
 }  // namespace megjit::memory

@@ -154,7 +154,7 @@ private:
     };
 
     static size_t jobs_of(const RematSearch& search) {
-        const size_t once = static_cast<size_t>(kWeights.size()) + 1 +
+        const size_t once = static_cast<size_t>(kWeights.size()) +
                             static_cast<size_t>(search.thresholds) + 3 * kPoints;
         return once + static_cast<size_t>(search.genetic_rounds) *
                           (static_cast<size_t>(search.genetic_pool) + kPoints);
@@ -162,15 +162,13 @@ private:
 
     std::vector<Start> starting_points() const {
         std::vector<Start> starts;
-        for (double weight : kWeights)
-            starts.push_back({schedule_.least_levels,
-                              {.neighbourhood = weight, .most_cost = search_.most_cost}});
         // More levels are needed where a value is computed again for each of several parts, as for
         // the smallest plans of a deep network. Elsewhere they lead away from cheap plans.
-        starts.push_back({schedule_.least_levels,
-                          {.neighbourhood = kWeights[1],
-                           .most_level = kMostLevel,
-                           .most_cost = search_.most_cost}});
+        for (double weight : kWeights)
+            starts.push_back({schedule_.least_levels,
+                              {.neighbourhood = weight,
+                               .most_level = weight == kWeights[1] ? kMostLevel : kUsualLevel,
+                               .most_cost = search_.most_cost}});
         // The goals go from 1/2 of the peak down to 1/200; the number of tries decides how many lie
         // between.
         for (int t = 0; t < search_.thresholds; ++t) {
@@ -327,7 +325,7 @@ RematPlan thrifty_plan(const RematProblem& problem, double most_cost) {
 }
 
 RematPlan measure(const RematProblem& problem, std::vector<uint32_t> order) {
-    return measure_order(RecomputeSchedule(problem), std::move(order)).plan;
+    return RecomputeSchedule(problem).measured(std::move(order));
 }
 
 }  // namespace megjit::memory

@@ -318,18 +318,18 @@ std::vector<uint32_t> early_updates(const RematProblem& problem) {
     const Updates updates = UpdateFinder(schedule).run();
     Order plain(problem.steps.size());
     std::iota(plain.begin(), plain.end(), 0u);
-    const size_t peak = measure_order(schedule, plain).plan.peak_bytes;
+    const size_t peak = schedule.measured(plain).peak_bytes;
     if (updates.bytes * kWorthwhile < peak) return {};
     Order order = Mover(problem, &updates).run();
     const bool is_larger =
-        measure_order(schedule, order).plan.peak_bytes > peak + peak / kLeastGain;
+        schedule.measured(order).peak_bytes > peak + peak / kLeastGain;
     return is_larger || std::ranges::is_sorted(order) ? Order() : order;
 }
 
 std::vector<uint32_t> order_for_peak(const RematProblem& problem) {
     const RecomputeSchedule schedule(problem);
     const auto peak_of = [&](const Order& order) {
-        return measure_order(schedule, order).plan.peak_bytes;
+        return schedule.measured(order).peak_bytes;
     };
     Order best(problem.steps.size());
     std::iota(best.begin(), best.end(), 0u);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <tuple>
+#include <utility>
 
 #include "memory/step_order.h"
 #include "runtime/core/spill_file.h"
@@ -44,6 +45,14 @@ constexpr double kLeastOfExpected = 0.9;
 // For plans that the sub-linear search always makes: a limit that it keeps must not be refused.
 // (Seen: 0.894, where a gradient of 147 MiB found its place in one plan of many.)
 constexpr double kLeastOfFinalist = 0.85;
+
+// Where no plan keeps the limit, only programs that are expected to be so near to the smallest may
+// be smaller still.
+constexpr double kNearSmallest = 0.95;
+
+// A ladder without kernels takes the plans that the one with kernels has found where a search takes
+// long: they differ by the costs of steps alone.
+constexpr size_t kMostSearchedAgain = 1500;  // steps
 
 // A refusal names the limit of a program without kernels only where that is so much smaller.
 constexpr double kWorthNoKernels = 1.001;
@@ -96,9 +105,16 @@ double searched_part() { return searched; }
 
 PlanLadder::PlanLadder(const MemoryOptions& options) : options_(options) {}
 
+void PlanLadder::beats(const PlanLadder& other) {
+    rival_ = {.bytes = other.least_bytes(), .whole = other.whole_};
+    for (const Rung& rung : other.rungs_)
+        if (rung.stage == Stage::whole) rival_.plans.push_back(rung.plan);
+}
+
 PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
     if (!is_wanted()) return passes;
     may_be_cheap_ = passes.opt_level >= 3;
+    has_kernels_ = may_be_cheap_ || passes.fuse;
     passes.recomputes_cheap = is_behind_cheap(stage());
     const auto choose = [this](Stage stage) {
         return [this, stage](const auto& problem) { return order(stage, problem); };
@@ -212,7 +228,7 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
     const auto run = [&](memory::Places places, int rounds, bool is_quick) {
         add(stage, plans_of(problem, places, rounds), is_quick);
     };
-    if (!takes_plans_of_whole(stage, problem)) {
+    if (!takes_plans_of_whole(stage, problem) && !takes_plans_of_rival(stage, problem)) {
         run(memory::Places::listed, 0, true);
         run(memory::Places::late, breeds ? rounds_for(problem) : 0, true);
         if (const std::vector<uint32_t> early = memory::early_updates(problem); !early.empty()) {
@@ -229,10 +245,27 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
 // Without passes in between, the plans of stage whole are those of this stage.
 bool PlanLadder::takes_plans_of_whole(Stage stage, const memory::RematProblem& problem) {
     if (stage == Stage::whole) whole_ = problem;
-    if (stage != Stage::ops || problem != std::exchange(whole_, {})) return false;
+    if (stage != Stage::ops || problem != whole_) return false;
     for (Rung& rung : rungs_)
         if (rung.stage == Stage::whole) rung.stage = Stage::ops;
     family(stage) = family(Stage::whole);
+    return true;
+}
+
+bool PlanLadder::takes_plans_of_rival(Stage stage, const memory::RematProblem& problem) {
+    memory::RematProblem& known = rival_.whole;
+    if (stage != Stage::whole || rival_.plans.empty() ||
+        problem.steps.size() < kMostSearchedAgain || problem.steps.size() != known.steps.size())
+        return false;
+    for (size_t i = 0; i < problem.steps.size(); ++i) known.steps[i].cost = problem.steps[i].cost;
+    if (problem != known) return false;
+    std::vector<memory::RematPlan> plans = {memory::plain_plan(problem)};
+    for (memory::RematPlan& plan : std::exchange(rival_.plans, {})) {
+        plan.cost = 0;
+        for (const uint32_t step : plan.order) plan.cost += problem.steps[step].cost;
+        plans.push_back(std::move(plan));
+    }
+    add(stage, std::move(plans), true);
     return true;
 }
 
@@ -322,19 +355,32 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
     note(plan);
     if (!options_.limit) return wins();
     if (plan.planned_bytes <= options_.limit) return true;
+    if (is_proved_in_vain()) {
+        rung_ = rungs_.size();
+        return false;
+    }
     if (waits_for_first_rung() && options_.known_order.empty() && !std::exchange(may_search_, true))
         return false;
     if (!options_.known_order.empty() && is_known_ == (rung_ > 0)) {
         // It is of another graph, or made for a device, or kernels, that need less.
         options_.known_order.clear();
-        const size_t rival = rival_;
+        Rival rival = std::move(rival_);
         *this = PlanLadder(options_);
-        rival_ = rival;
+        rival_ = std::move(rival);
         may_search_ = true;
         return false;
     }
     rung_ = next_rung();
     return false;
+}
+
+// Without kernels every program has the same steps, and the bound of one holds for all: no other
+// plan keeps the limit, or is worth being named in place of the smallest that is known. A file
+// takes what the bound counts.
+bool PlanLadder::is_proved_in_vain() const {
+    const auto least = static_cast<double>(std::min(rival_.bytes, least_->planned_bytes));
+    return !has_kernels_ && options_.spill.empty() && bound_.bytes > options_.limit &&
+           kWorthNoKernels * static_cast<double>(bound_.bytes) >= least;
 }
 
 void PlanLadder::note(const MemoryPlan& plan) {
@@ -372,10 +418,12 @@ size_t PlanLadder::next_rung() {
         if (may_take(rung, options_.limit)) return rung;
     const bool is_least = rungs_[rung_].planned_bytes == least_->planned_bytes;
     tries_in_vain_ = rung_ == 0 || is_least ? 0 : tries_in_vain_ + 1;
+    const size_t least = std::min(rival_.bytes, least_->planned_bytes);
     size_t next = rungs_.size();
     if (tries_in_vain_ < kMostInVain)
         for (size_t rung = rungs_.size(); rung-- > 0;)
-            if (may_take(rung, std::min(rival_, least_->planned_bytes)) &&
+            if (may_take(rung, least) &&
+                kNearSmallest * likely_bytes(rungs_[rung]) <= static_cast<double>(least) &&
                 (next == rungs_.size() || likely_bytes(rungs_[rung]) < likely_bytes(rungs_[next])))
                 next = rung;
     return next;

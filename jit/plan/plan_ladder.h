@@ -40,8 +40,8 @@ public:
     }
 
     // This ladder does not find again what `other` found: where no plan keeps the limit, this one
-    // looks for smaller plans than the smallest of the other.
-    void beats(const PlanLadder& other) { rival_ = other.least_bytes(); }
+    // looks for smaller plans than the smallest of the other. The other one is refused.
+    void beats(const PlanLadder& other);
 
     // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it,
     // unmoved. Ladders search while the pipeline of the first rung runs: under a limit once more,
@@ -93,6 +93,8 @@ private:
     bool waits_for_first_rung() const { return options_.limit && !options_.only_looks; }
     bool searches_now() const { return may_search_ || !waits_for_first_rung(); }
     bool takes_plans_of_whole(Stage stage, const memory::RematProblem& problem);
+    bool takes_plans_of_rival(Stage stage, const memory::RematProblem& problem);
+    bool is_proved_in_vain() const;
     void search(Stage stage, const memory::RematProblem& problem);
     void add(std::vector<memory::SpillPlan> plans, int64_t more_elsewhere);
     void add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick,
@@ -117,8 +119,14 @@ private:
     // The problem of stage whole: without passes between the stages the next has the same one.
     memory::RematProblem whole_;
     size_t rung_ = 0;
-    size_t rival_ = SIZE_MAX;  // bytes
+    struct Rival {
+        size_t bytes = SIZE_MAX;  // of its smallest program
+        memory::RematProblem whole = {};
+        std::vector<memory::RematPlan> plans = {};  // of stage whole
+    };
+    Rival rival_;
     int tries_in_vain_ = 0;  // where no rung keeps the limit: none of them was the smallest
+    bool has_kernels_ = false;
     bool may_be_cheap_ = false;  // does the first rung compute again what costs next to nothing?
     bool is_known_ = false;  // there is one more rung, the known order
     bool is_decided_ = false;
