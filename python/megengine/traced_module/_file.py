@@ -171,10 +171,7 @@ def _function(name: str, reader: ValueReader) -> Any:
     return reader.admission.function(name)
 
 
-_OLDER = {
-    "Input": "placeholder", "GetAttr": "get_attr", "CallMethod": "call_method", "CallFunction": "call_function",
-    "Apply": "apply", "Constant": "constant",
-}  # fmt: skip
+_OLDER = {cls.__name__: cls._kind for cls in EXPRS.values()}
 
 
 def _from_old(data: dict[str, Any]) -> dict[str, Any]:

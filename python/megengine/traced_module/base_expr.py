@@ -357,7 +357,7 @@ class Expr(FxNode):
     # -- text ------------------------------------------------------------------------------------
 
     def _called(self, spec: str) -> str:
-        return f"{type(self).__name__}({self._arguments(spec)})"
+        return f"{self.target}({self._arguments(spec)})"
 
     def _text(self, spec: str = "") -> str:
         result = show(self.return_val, spec)

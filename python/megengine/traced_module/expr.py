@@ -314,9 +314,6 @@ class Apply(Expr, kind="apply", target="opdef"):
         if not isinstance(self.opdef, op_objects.OpDef):
             raise Damaged(f"{what} applies no operator")
 
-    def _called(self, spec: str) -> str:
-        return f"{self.opdef}({self._arguments(spec)})"
-
 
 class Constant(Expr, kind="constant", target="value"):
     """A tensor or module that the program holds outside of the traced module."""
@@ -361,10 +358,8 @@ class Output(Expr, kind="output"):
 
 
 # What an op is in files.
-EXPRS: dict[str, type[Expr]] = {
-    "placeholder": Input, "get_attr": GetAttr, "call_method": CallMethod, "call_module": CallMethod,
-    "call_function": CallFunction, "apply": Apply, "constant": Constant, "output": Output,
-}  # fmt: skip
+_KINDS: tuple[type[Expr], ...] = (Input, GetAttr, CallMethod, CallFunction, Apply, Constant, Output)
+EXPRS: dict[str, type[Expr]] = {"call_module": CallMethod, **{cls._kind: cls for cls in _KINDS}}
 
 
 # -- questions -----------------------------------------------------------------------------------

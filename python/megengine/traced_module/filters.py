@@ -25,6 +25,12 @@ else:
     _M = TypeVar("_M")
 
 
+__all__ = [
+    "BaseFilter", "ExprFilter", "ExprFilterCallFunction", "ExprFilterCallMethod", "ExprFilterExprId", "NodeFilter", "NodeFilterName",
+    "NodeFilterNodeId", "NodeFilterType",
+]  # fmt: skip
+
+
 class BaseFilter(Selection[_T]):
     """Something to iterate; iterate it before changing the graph, with ``as_list``."""
 

@@ -29,31 +29,27 @@ class Inserter(Recorder):
     inserts = True
 
     def __init__(self, graph: InternalGraph, after: Expr | None) -> None:
-        self._graph = graph
+        self.graph = graph
         self._after = after
         self._inserted: set[Expr] = set()
-
-    @property
-    def graph(self) -> InternalGraph:
-        return self._graph
 
     # -- nodes -----------------------------------------------------------------------------------
 
     def node_of(self, leaf: object) -> Node:
         if isinstance(leaf, Node):
-            if leaf.top_graph is not self._graph:
+            if leaf.top_graph is not self.graph:
                 raise AssertionError(
-                    f"{leaf!r} is a node of {leaf.top_graph and leaf.top_graph.name}, not of {self._graph.name}"
+                    f"{leaf!r} is a node of {leaf.top_graph and leaf.top_graph.name}, not of {self.graph.name}"
                     "\n  fix: insert into node.top_graph"
                 )
             return leaf
-        node = Constant.make(leaf, qualname=f"{self._graph.qualname}.[const]")
+        node = Constant.make(leaf, qualname=f"{self.graph.qualname}.[const]")
         self._place(node.expr)
         return node
 
     def _place(self, expr: Expr) -> None:
         """Right after what it reads, and after what this context put there before."""
-        graph = self._graph
+        graph = self.graph
         places = graph.fx_graph.positions()
         anchor: Expr = graph.inputs[-1].expr if self._after is None else self._after
         for node in expr.inputs:
@@ -100,7 +96,7 @@ class Inserter(Recorder):
             if isinstance(node, TensorNode)
         )
         callee = expr.args[0].name if is_call_module(expr) else expr.name
-        return f"while inserting {callee} into {self._graph.name}, with {nodes}\n  at:  {users_line()}"
+        return f"while inserting {callee} into {self.graph.name}, with {nodes}\n  at:  {users_line()}"
 
     # -- what is called --------------------------------------------------------------------------
 
@@ -124,26 +120,23 @@ class Inserter(Recorder):
 
     def _child(self, module: Module) -> ModuleNode:
         """The node of a module that the traced module holds."""
-        for path, held in self._graph._module.named_modules():
+        for path, held in self.graph._module.named_modules():
             if held is module and path:
-                return self.get_attr(cast(ModuleNode, self._graph.inputs[0]), path)
+                return self.get_attr(cast(ModuleNode, self.graph.inputs[0]), path)
         raise AssertionError(
-            f"{type(module).__name__} is called in insert_exprs but {self._graph.name} does not hold it\n"
+            f"{type(module).__name__} is called in insert_exprs but {self.graph.name} does not hold it\n"
             "  fix: assign it to the module first, graph.inputs[0].owner.name = module"
         )
 
     def _make_traced(self, node: ModuleNode, arguments: Arguments) -> None:
         """A module that is not built in is traced, and its traced copy takes its place."""
-        module = node.owner
-        if module_tracer.is_builtin(module) or not isinstance(node.expr, GetAttr):
+        module, made = node.owner, type(self.graph._module)
+        if module_tracer.is_builtin(module) or isinstance(module, made) or not isinstance(node.expr, GetAttr):
             return
         (_, *args), kwargs = self._example(arguments)
-        if isinstance(module, type(self._graph._module)):
-            return
         with suspended():
-            name = f"{self._graph.name}_{node.name}"
-            traced, _ = Tracer(type(self._graph._module)).trace(module, name, tuple(args), kwargs)
+            traced, _ = Tracer(made).trace(module, f"{self.graph.name}_{node.name}", tuple(args), kwargs)
             assign_attr(traced, node.expr.args[0].owner, node.expr.attr_name)
-        top = self._graph.top_graph
+        top = self.graph.top_graph
         for graph in top.each_graph():
             graph._top = None if graph is top else top

@@ -46,17 +46,7 @@ class Container(NamedTuple):
 
 
 SUPPORTED_TYPE: dict[type, Container] = {}
-SUPPORTED_LEAF_CLS = [
-    Module,
-    Value,
-    np.dtype,
-    np.generic,
-    np.ndarray,
-    Device,
-    RNG,
-    QuantDtypeMeta,
-    OpDef,
-]
+SUPPORTED_LEAF_CLS = [Module, Value, np.dtype, np.generic, np.ndarray, Device, RNG, QuantDtypeMeta, OpDef]
 SUPPORTED_LEAF_TYPE = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type, Tensor}  # fmt: skip
 USER_REGISTERED_LEAF_TYPE: list[type] = []
 USER_REGISTERED_CONTAINER_TYPE: list[type] = []

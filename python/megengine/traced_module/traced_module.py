@@ -19,17 +19,7 @@ from ..tensor import Tensor
 from ..version import __version__
 from .base_expr import Expr
 from .checking import traced_and_checked
-from .filters import (  # noqa: F401 (programs find them here)
-    BaseFilter,
-    ExprFilter,
-    ExprFilterCallFunction,
-    ExprFilterCallMethod,
-    ExprFilterExprId,
-    NodeFilter,
-    NodeFilterName,
-    NodeFilterNodeId,
-    NodeFilterType,
-)
+from .filters import *  # noqa: F403 (programs find them here)
 from .flattening import flattened
 from .internal_graph import InternalGraph
 from .module_tracer import (  # noqa: F401 (is_builtin: as above)

@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def has_tensor(tree: object) -> bool:
-    """Whether a tensor or node stands in a tree of arguments or results."""
-    return bool(tree_flatten(tree)[0])
-
-
 def listed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
     """Arguments whose iterators are lists, for they are read twice."""
     make: Callable[[Any], Any] = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
@@ -66,11 +61,7 @@ class Recorder(_watch.Watcher, abc.ABC):
 
     inserts = False
     functions = module_tracer.FUNCTIONS
-
-    @property
-    @abc.abstractmethod
-    def graph(self) -> InternalGraph:
-        """Where exprs go now."""
+    graph: InternalGraph  # where exprs go now
 
     @abc.abstractmethod
     def node_of(self, leaf: object) -> Any:
@@ -275,7 +266,7 @@ class Tracer(Recorder):
     # -- what is called --------------------------------------------------------------------------
 
     @property
-    def graph(self) -> InternalGraph:
+    def graph(self) -> InternalGraph:  # type: ignore[override]  # it changes with each scope
         return self._scopes[-1].graph
 
     def record(self, expr: Expr, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
@@ -284,7 +275,7 @@ class Tracer(Recorder):
         if result is NotImplemented:
             return result
         made = result if written is None else written
-        if has_tensor(made):
+        if tree_flatten(made)[0]:  # it has a tensor
             self._add(expr, arguments, made)
         return result
 
