@@ -40,7 +40,7 @@ KNOWN = {
     **{(f"silero_vad/data/silero_vad{form}.onnx", "skipped"): "the body reads tensor values" for form in ("", "_16k_op15", "_half")},
 }
 CALLS = 30
-DTYPES = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32"}
+DTYPES = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(bool)": "bool"}
 
 
 def models(folder):
