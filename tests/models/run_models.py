@@ -34,13 +34,14 @@ HERE = Path(__file__).parent
 WAYS = ("eager", "value", "symbolic", "skipped", "optimized", "file")
 # Refusals that are right: a part of the model's name and the way -> words of the error.
 KNOWN = {
-    ("ddddocr/common_old", "load"): "com.microsoft.DynamicQuantizeLSTM",
+    # Its states are rounded to 8 bits in each step: onnxruntime's own results move by 0.2 where inputs move by a millionth.
+    **{("ddddocr/common_old", way): "off by 0." for way in WAYS},
     # Branches of an If have different shapes, so that a trace leaves its graph for them.
     **{(f"silero_vad/data/silero_vad{form}.onnx", "file"): "exclude_from_trace" for form in ("", "_16k_op15", "_half")},
     **{(f"silero_vad/data/silero_vad{form}.onnx", "skipped"): "the body reads tensor values" for form in ("", "_16k_op15", "_half")},
 }
 CALLS = 30
-DTYPES = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32"}
+DTYPES = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(bool)": "bool"}
 
 
 def models(folder):

@@ -379,6 +379,18 @@ def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b:
     return builder.laid_out[key]
 
 
+@simple("com.microsoft.DynamicQuantizeLSTM")
+def _recurrent_of_8_bits(a: Application) -> fx.Node | None:
+    """Constant weights are stored as real numbers, which no call has to make."""
+    known = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
+    if any(array is None for array in known):
+        return None
+    pairs = ((1, known[:3]), (2, known[3:]))
+    weights = [a.builder.store(a.inputs[k].name, recurrent.real_weights(*rows)) for k, rows in pairs]
+    others = [a.input(place) and a.tensor(place) for place in range(3, 8)]
+    return a.call(recurrent.lstm_of_rounded, a.tensor(0), *weights, *others, **a.attrs)
+
+
 @simple("MaxPool", "AveragePool")
 def _pool(a: Application) -> fx.Node | None:
     kernel = tuple(a.attrs["kernel_shape"])

@@ -254,27 +254,38 @@ def _lstm_steps(
     return step_for
 
 
-@counterpart("com.microsoft.DynamicQuantizeLSTM")
-def dynamic_quantize_lstm(
-    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None, h: Tensor | None, c: Tensor | None, p: Tensor | None,
-    w_scale: Tensor, w_zero: Tensor, r_scale: Tensor, r_zero: Tensor, *, activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None, activations: Sequence[str] | None = None, clip: float | None = None,
-    direction: str = "forward", hidden_size: int = 0, input_forget: int = 0,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """onnxruntime's LSTM of 8 bits: w and r are integers, [directions, size, 4 * hidden], with scales of each direction or
-    column; x as a whole, and each step's hidden state, are multiplied as they are after DynamicQuantizeLinear."""
+def real_weights(weights: Any, scale: Any, zero: Any) -> Any:
+    """Integers [directions, size, 4 * hidden] as the real weights of an LSTM: Tensors, or arrays. scale, zero: of each
+    direction, or of each column."""
+    shape = (weights.shape[0], 1, -1)
+    centred = weights.astype("float32") - zero.reshape(shape).astype("float32")
+    return (centred * scale.reshape(shape)).transpose(0, 2, 1)
 
-    def real(weights: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
-        shape = (weights._tuple_shape[0], 1, -1)
-        centred = weights.astype("float32") - F.reshape(zero, shape).astype("float32")
-        return F.transpose(centred * F.reshape(scale, shape), (0, 2, 1))
+
+@wrap
+def lstm_of_rounded(
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None, h: Tensor | None, c: Tensor | None, p: Tensor | None,
+    *, activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None, clip: float | None = None, direction: str = "forward", hidden_size: int = 0,
+    input_forget: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """An LSTM of real weights. x as a whole, and each step's hidden state, are multiplied as they are after DynamicQuantizeLinear."""
 
     def rounded(values: Tensor) -> Tensor:
         return dequantize_linear(*dynamic_quantize_linear(values))
 
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(_directed(direction))
     functions = _activations(names, activation_alpha, activation_beta, clip)
-    w, r = real(w, w_scale, w_zero), real(r, r_scale, r_zero)
     step_for = _lstm_steps(w, r, b, p, functions, input_forget, rounded)
     hidden: Any = r.shape[-1]
     return _all_directions(rounded(x), direction, lengths, [h, c], hidden, 0, step_for, lambda number: None)
+
+
+@counterpart("com.microsoft.DynamicQuantizeLSTM")
+def dynamic_quantize_lstm(
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None, h: Tensor | None, c: Tensor | None, p: Tensor | None,
+    w_scale: Tensor, w_zero: Tensor, r_scale: Tensor, r_zero: Tensor, **attrs: Any,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """onnxruntime's LSTM of 8 bits."""
+    real = real_weights(w, w_scale, w_zero), real_weights(r, r_scale, r_zero)
+    return lstm_of_rounded(x, *real, b, lengths, h, c, p, **attrs)
