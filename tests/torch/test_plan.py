@@ -64,7 +64,7 @@ def test_forward_and_backward_are_planned(tmp_path):
     assert re.findall(r"^(\w+) from .*script.py:11 in forward: .*float32\[512", done.stdout, re.MULTILINE) == ["forward", "backward"], done.stdout
     assert "too late" not in done.stdout
     rows = dict(re.findall(r"^    (\w+) +[\d.]+ KiB +([\d,]+)$", done.stdout.split("backward from")[1].partition("alive at")[0], re.MULTILINE))
-    assert rows["parameters"] == f"{64 * 256 * 4:,}" or int(rows["parameters"].replace(",", "")) >= 256 * 10 * 4, rows  # what it reads of them
+    assert rows["parameters"] == f"{256 * 10 * 4:,}", rows  # those that backward reads
     assert all("script.py:11 in forward" in (tmp_path / name).read_text() for name in ("plan.html", "plan-2.html"))
 
 

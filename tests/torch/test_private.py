@@ -83,6 +83,27 @@ def test_descriptors_tell_parameters_buffers_and_gradients():
     assert any(isinstance(each, private.PlainAOTOutput) for each in results)
 
 
+def test_arguments_are_told_by_where_dynamo_found_them_and_by_their_numbers():
+    found, net = [], nn.Linear(3, 3)
+
+    def backend(graph, inputs):
+        found.extend(private.source_of_argument(node) for node in graph.graph.find_nodes(op="placeholder"))
+        return graph.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: net(x), backend=backend)(torch.rand(2, 3))
+    assert any(each.endswith("._parameters['weight']") for each in found) and "L['x']" in found
+    weight = torch.rand(4, 4, requires_grad=True)
+    joint, inputs, count = joint_of(lambda x: torch.tanh(x @ weight), torch.rand(4, 4))
+    given = [node.meta["desc"] for node in joint.graph.find_nodes(op="placeholder")]
+    assert [each.idx for each in given if isinstance(each, private.PlainAOTInput)] == [0, 1]
+    assert isinstance(given[2], private.TangentAOTInput)
+    forward, backward = private.default_partition(joint, inputs, num_fwd_outputs=count)
+    kinds = [{type(each).__name__ for each in graph.graph.output_node().meta["desc"] if each} for graph in (forward, backward)]
+    assert kinds == [{"PlainAOTOutput", "SavedForBackwardsAOTOutput"}, {"GradAOTOutput"}]
+    assert private.active_ddp() is None
+
+
 def test_a_graph_says_whether_it_breaks_and_comes_with_the_tensors_of_the_call():
     found = []
 

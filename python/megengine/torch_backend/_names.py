@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from .._core import size_text
-from ._private import PlainAOTInput, TangentAOTInput
+from ._private import PlainAOTInput, TangentAOTInput, source_of_argument
 
 _NOT_THE_USERS = (*(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__)), "<")
 _KEPT = "kept values"
@@ -68,7 +68,7 @@ def arguments_of(graph: fx.GraphModule) -> list[Named]:
     """Returns what the program calls the arguments of a graph of dynamo's, in their order."""
     found = []
     for node in graph.graph.find_nodes(op="placeholder"):
-        source = str(getattr(getattr(node, "_dynamo_source", None), "name", ""))
+        source = source_of_argument(node)
         kind = "parameters" if "._parameters[" in source else "buffers" if "._buffers[" in source else "arguments"
         found.append(Named(path_of(source) or node.name, kind))
     return found

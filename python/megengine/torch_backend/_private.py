@@ -60,7 +60,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 __all__ = [
     "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "FakeTensorMode", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTInput", "PlainAOTOutput", "TangentAOTInput", "active_ddp", "aot_autograd", "aot_export_joint_with_descriptors",
     "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "free_symbols", "free_unbacked_symbols", "min_cut_rematerialization_partition",
-    "sequence_number", "unset_fake_temporarily", "with_one_attention",
+    "sequence_number", "source_of_argument", "unset_fake_temporarily", "with_one_attention",
 ]  # fmt: skip
 
 
@@ -102,6 +102,11 @@ def sequence_number() -> int:
 def active_ddp() -> Any:
     """The `DistributedDataParallel` module whose forward runs, or None."""
     return torch.nn.parallel.DistributedDataParallel._get_active_ddp_module()
+
+
+def source_of_argument(node: Any) -> str:
+    """Where dynamo found an argument of its graph: "L['self']._modules['layers']._parameters['weight']"; "" if it does not say."""
+    return str(getattr(getattr(node, "_dynamo_source", None), "name", ""))
 
 
 def breaks_behind(graph: Any) -> bool:
