@@ -30,11 +30,19 @@ Axes axes_at(int64_t index, const Axes& extents) {
     return {index / (extents[1] * extents[2]), index / extents[2] % extents[1], index % extents[2]};
 }
 
+// A window of three axes; those that it does not have are of one tap.
+runtime::Window in_three_axes(runtime::Window window) {
+    for (int axis = window.dims; axis < 3; ++axis)
+        window.kernel[axis] = window.stride[axis] = window.dilation[axis] = 1,
+        window.padding[axis] = 0;
+    return window;
+}
+
 // Reads the elements of an image that meet a tap of the window: for forward and filter those of x
 // at a place of y, for data those of y to which a pixel of x contributes.
 struct Windows {
     Windows(const ConvProblem& p, Role role)
-        : window(p.window),
+        : window(in_three_axes(p.window)),
           is_data(role == Role::data),
           places(spatial(is_data ? p.x : p.y)),
           image(spatial(is_data ? p.y : p.x)) {}
