@@ -35,3 +35,20 @@ void pack_plane(const ConvOperand& o, const float* data, int64_t image, const Ch
         zeros(pixels + at.count * panel, columns - at.before - at.count);
     }
 }
+
+// Where the lanes of a vector find their factors: a lane each of a pixel's vector at `offset`.
+struct Factor {
+    Ints lane;
+    int64_t offset = 0;
+};
+// That of lanes from `first` on, for a channel of their groups. is_spread: groups have several
+// channels.
+template <bool is_spread>
+MEGJIT_INLINE Factor factor_of(const LaneChannels& lanes, int64_t first, int64_t channel) {
+    if (!is_spread) return {Ints{}, first};
+    Factor f;
+    std::memcpy(&f.lane, lanes.data() + first, sizeof f.lane);
+    f.offset = f.lane[0] + channel / kLanes * kLanes;
+    f.lane += static_cast<int32_t>(channel % kLanes) - f.lane[0];
+    return f;
+}
