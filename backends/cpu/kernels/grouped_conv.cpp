@@ -65,9 +65,7 @@ struct GroupedConv {
     int64_t weights() const { return groups.others * window.count() * kPanelLanes; }
     int64_t packed_x() const { return x.grid(0, block_rows) * columns * kPanelLanes; }
     int64_t packed_y() const { return block_rows * y.extent[1] * kPanelLanes; }
-    int64_t products() const {
-        return images * y.image() * groups.others * window.count();
-    }
+    int64_t products() const { return images * y.image() * groups.others * window.count(); }
     Block block(int64_t index) const {
         const int64_t row_blocks = parts_of(y.extent[0], block_rows),
                       row = index % row_blocks * block_rows;
@@ -105,8 +103,7 @@ public:
                       static_cast<float*>(out[0])};
         parallel_for(shares_, 1, 1, [&](int64_t lo, int64_t hi) {
             for (int64_t share = lo; share < hi; ++share)
-                compute_share(run, share,
-                              static_cast<float*>(workspace) + share * share_floats_);
+                compute_share(run, share, static_cast<float*>(workspace) + share * share_floats_);
         });
     }
 
@@ -142,11 +139,10 @@ private:
             for (int64_t lane = 0; lane < lanes.count;) {
                 const int64_t channel = lanes.first + lane, group = channel / width,
                               count = std::min(most - channel % most, lanes.count - lane);
-                MEGJIT_BEST(pack_weights)(
-                    w + group * width * c_.groups.others * taps + channel % width * lane_step +
-                        input * input_step,
-                    lane_step, taps, count, c_.is_turned,
-                    packed + input * taps * kPanelLanes + lane);
+                MEGJIT_BEST(pack_weights)(w + group * width * c_.groups.others * taps +
+                                              channel % width * lane_step + input * input_step,
+                                          lane_step, taps, count, c_.is_turned,
+                                          packed + input * taps * kPanelLanes + lane);
                 lane += count;
             }
     }

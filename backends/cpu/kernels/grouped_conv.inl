@@ -94,8 +94,8 @@ void conv_plane(const LaneConv& s, int64_t taps, const float* x, float* to) {
     }
 }
 
-// Packs weights [lanes][taps], whose rows lie `step` apart, as [taps][kPanelLanes]. turned: the last
-// tap comes first.
+// Packs weights [lanes][taps], whose rows lie `step` apart, as [taps][kPanelLanes]. turned: the
+// last tap comes first.
 void pack_weights(const float* from, int64_t step, int64_t taps, int64_t lanes, bool turned,
                   float* to) {
     transpose_words(reinterpret_cast<const uint32_t*>(from), step,

@@ -86,8 +86,8 @@ struct GroupedFilter {
     // y is packed if it is read several times, if it is large, or if lanes are missing.
     bool reads_y_in_place(int64_t panel) const {
         const int64_t most_runs = MEGJIT_BEST(runs_with)(static_cast<int>(window.run_taps));
-        return groups.is_depthwise() && !y.is_planar && !y.is_large() && window.runs() <= most_runs &&
-               groups.lanes_of(panel).count == kPanelLanes;
+        return groups.is_depthwise() && !y.is_planar && !y.is_large() &&
+               window.runs() <= most_runs && groups.lanes_of(panel).count == kPanelLanes;
     }
 
     ConvOperand x, y;
@@ -109,7 +109,8 @@ private:
             even_part(places[0], std::max<int64_t>(1, places[0] / parts_of(bytes, kBlockBytes)));
         block_rows = std::min(parts_of(block_rows, strip_rows) * strip_rows, places[0]);
         blocks = images * parts_of(places[0], block_rows);
-        parts = std::clamp<int64_t>(parts_of(kUnits, groups.panels()), 1, std::min(blocks, kMostParts));
+        parts =
+            std::clamp<int64_t>(parts_of(kUnits, groups.panels()), 1, std::min(blocks, kMostParts));
     }
 };
 
@@ -122,8 +123,7 @@ public:
         packed_floats_ = g_.packed_x() + g_.packed_y();
     }
     size_t workspace_bytes() const override {
-        return static_cast<size_t>(shares_ * packed_floats_ + g_.parts * g_.sums()) *
-               sizeof(float);
+        return static_cast<size_t>(shares_ * packed_floats_ + g_.parts * g_.sums()) * sizeof(float);
     }
     void enqueue(runtime::Stream&, void* const* in, void* const* out,
                  void* workspace) const override {
@@ -219,11 +219,11 @@ private:
                  channel = end) {
                 // The lanes of one group, or all of them: they follow each other in w.
                 end = in.first + in.count;
-                if (g_.groups.others > 1) end = std::min(end, (channel / g_.groups.lanes + 1) * g_.groups.lanes);
+                if (g_.groups.others > 1)
+                    end = std::min(end, (channel / g_.groups.lanes + 1) * g_.groups.lanes);
                 MEGJIT_BEST(join_turned)(
                     {g_.parts, g_.sums()},
-                    run.sums + i * g_.panel_sums() + output * g_.output_sums() + channel -
-                        in.first,
+                    run.sums + i * g_.panel_sums() + output * g_.output_sums() + channel - in.first,
                     kPanelLanes, taps, 1, 1, end - channel,
                     run.w + (channel / g_.groups.lanes * g_.groups.others + output) * group +
                         channel % g_.groups.lanes * taps,

@@ -21,10 +21,12 @@ MEGJIT_INLINE void sum_taps(const TapStrip& s, int64_t run, int64_t output, floa
     for (int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
         Floats sum[kOutputs][kRuns][kTaps] = {};  // kept in registers, for loops are unrolled
         Factor factor[kOutputs];
-        for (int o = 0; o < kOutputs; ++o) factor[o] = factor_of<is_spread>(s.lanes, lane, output + o);
+        for (int o = 0; o < kOutputs; ++o)
+            factor[o] = factor_of<is_spread>(s.lanes, lane, output + o);
         for (int64_t row = 0; row < s.rows; ++row) {
             const float *at[kRuns], *y = s.y + row * s.y_row_step;
-            for (int r = 0; r < kRuns; ++r) at[r] = s.x + s.runs[run + r] + row * s.x_row_step + lane;
+            for (int r = 0; r < kRuns; ++r)
+                at[r] = s.x + s.runs[run + r] + row * s.x_row_step + lane;
             for (int64_t i = 0, step = 0; i < s.columns; ++i, step += s.x_column_step) {
                 Floats one[kOutputs];
                 for (int o = 0; o < kOutputs; ++o) {

@@ -13,8 +13,8 @@ MEGJIT_INLINE void pack_neighbors(const float* from, int64_t step, int64_t count
 }
 
 // Packs rows of the grid of some channels of an image, as [rows][columns][channels.floats()].
-void pack_plane(const ConvOperand& o, const float* data, int64_t image, const ChannelRange& channels,
-                Range rows, int64_t columns, float* to) {
+void pack_plane(const ConvOperand& o, const float* data, int64_t image,
+                const ChannelRange& channels, Range rows, int64_t columns, float* to) {
     const int64_t panel = channels.floats();
     const PixelSteps steps = o.steps();
     const bool is_whole = steps.channel == 1 && channels.count == kPanelLanes,
