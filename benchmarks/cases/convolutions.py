@@ -1,7 +1,7 @@
 """How near to the peak of multiply-adds is each convolution of a training step, channels-last, batch 8?
 
-Three numbers a shape: the result, the gradient of the data, the gradient of the weights. The shapes are those of ResNet-18, ResNet-50 and MobileNet-v2
-at 224 x 224 pixels.
+Three numbers a shape: the result, the gradient of the data, the gradient of the weights. The shapes are those of ResNet-18, ResNet-50, MobileNet-v2,
+EfficientNet-B0, ConvNeXt and ResNeXt-50 at 224 x 224 pixels.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ROLES = ("forward", "data", "filter")
 
 @dataclass(frozen=True)
 class Shape:
-    """A square kernel over square images; groups is 1, or the number of channels."""
+    """A square kernel over square images."""
 
     channels: int
     out: int
@@ -29,7 +29,8 @@ class Shape:
     @property
     def name(self):
         step = f"s{self.stride}" if self.stride > 1 else ""
-        return f"{self.kernel}x{self.kernel}{step}_{self.channels}_{self.out}{'_depthwise' if self.groups > 1 else ''}_at_{self.side}"
+        groups = "_depthwise" if self.groups == self.channels else f"_{self.groups}_groups"
+        return f"{self.kernel}x{self.kernel}{step}_{self.channels}_{self.out}{groups if self.groups > 1 else ''}_at_{self.side}"
 
     @property
     def padding(self):
@@ -71,6 +72,11 @@ SHAPES = [
     Shape(16, 96, 112, 1),
     Shape(96, 96, 112, 3, 2, 96),
     Shape(192, 192, 28, 3, 1, 192),
+    Shape(240, 240, 28, 5, 1, 240),
+    Shape(96, 96, 56, 7, 1, 96),
+    Shape(768, 768, 7, 7, 1, 768),
+    Shape(128, 128, 56, 3, 1, 32),
+    Shape(256, 256, 28, 3, 1, 32),
 ]
 
 

@@ -34,6 +34,7 @@ const std::vector<Product> kProducts = {
     {"conv_odd", "conv", {1, 5, 9, 9}, {7, 5, 3, 3}, window(2, 1), kLast},
     {"conv_groups", "conv", {2, 20, 9, 9}, {12, 5, 3, 3}, window(1, 1, 4), kLast},
     {"conv_depthwise", "conv", {2, 32, 9, 9}, {32, 1, 3, 3}, window(1, 1, 32), kLast},
+    {"conv_depthwise_7x7", "conv", {2, 40, 9, 9}, {40, 1, 7, 7}, window(1, 3, 40), kLast},
     {"conv_row_major", "conv", {2, 32, 14, 14}, {48, 32, 3, 3}, window(1, 1)},
     {"conv_1d", "conv", {2, 8, 30}, {6, 8, 5}, window(2, 2), kLast},
     {"conv_3d", "conv", {1, 4, 5, 6, 7}, {8, 4, 3, 3, 3}, window(1, 1), kLast},

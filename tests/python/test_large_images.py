@@ -37,10 +37,11 @@ BODIES = {
     "conv twice": lambda v, w, b: conv(conv(v, w, b), w, b),
     "two sizes": lambda v, w, b: F.conv2d(v, w, b, padding=1, stride=2),
     "grouped": lambda v, w, b: F.conv2d(v, F.reshape(w[:, 0], (16, 1, 1, 3, 3)), padding=1, groups=16),
+    "depthwise": lambda v, w, b: F.conv2d(v, F.reshape(F.linspace(-1, 1, 16 * 25), (16, 1, 1, 5, 5)), padding=2, groups=16),
     "gradient of conv": gradient(conv),
     "gradient of max_pool": gradient(lambda v, w, b: F.max_pool2d(v, 3, 2, 1)),
 }
-IN_PLACE = {"conv", "conv, relu", "conv twice", "grouped", "gradient of conv"}  # beside the results there is one value
+IN_PLACE = {"conv", "conv, relu", "conv twice", "grouped", "depthwise", "gradient of conv"}  # beside the results there is one value
 
 
 @pytest.mark.parametrize("name", BODIES)

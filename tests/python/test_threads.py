@@ -108,6 +108,11 @@ def gradient_of_weights(x, w, stride):
     return gradient
 
 
+def depthwise(x):
+    kernel = F.reshape(F.linspace(-1, 1, 24 * 49), (24, 1, 1, 7, 7))
+    return gradients(lambda x, w: F.conv2d(x, w, padding=3, groups=24), x, kernel)
+
+
 def batch_norm(x, scale):
     return F.batch_norm(x, weight=scale, bias=scale * 2, training=True)
 
@@ -126,6 +131,7 @@ PROGRAMS = {
     "layer_norm": lambda v: [y for name in ("wide", "tall") for y in gradients(layer_norm, v[name])],
     "pools": lambda v: [y for pool in (F.max_pool2d, F.avg_pool2d) for y in gradients(lambda x: pool(x, 3, 2, 1), v["image"])],
     "weights": lambda v: [gradient_of_weights(v["image"], v["kernel"], stride) for stride in (1, 2)],
+    "depthwise": lambda v: depthwise(v["image"]),
     "choices": lambda v: [v["tall"][v["tall"][:, 0] > 0], F.gather(v["wide"], 1, F.argsort(v["wide"]))],
     "elements": lambda v: [F.gelu(v["wide"]) * 3 + v["wide"], F.concat([v["tall"], v["tall"]], axis=1)],
 }

@@ -48,10 +48,15 @@ struct WindowTaps {
     bool is_dilated() const {
         return (kernel[0] > 1 && dilation[0] > 1) || (kernel[1] > 1 && dilation[1] > 1);
     }
+    // Cuts longer runs into equal ones.
+    void cut_runs(int64_t most) {
+        run_taps = std::min(run_taps, most);
+        while (kernel[1] % run_taps) --run_taps;
+    }
     // Grid points from the first tap to the first one of a run, in a grid of that many columns.
     int64_t run_at(int64_t run, int64_t columns) const {
         const int64_t row_runs = kernel[1] / run_taps;
-        return run / row_runs * dilation[0] * columns + run % row_runs * dilation[1];
+        return run / row_runs * dilation[0] * columns + run % row_runs * run_taps * dilation[1];
     }
 
     int dims = 0;
@@ -120,6 +125,41 @@ using LaneChannels = std::array<int32_t, kPanelLanes>;
 struct ChannelRange {
     int64_t first = 0, count = 0;
     int64_t floats() const { return parts_of(count, kPanelLanes) * kPanelLanes; }  // of a pixel
+};
+
+// How many channels each group of x has, and of y, or the other way round: the lanes are channels
+// of `lanes`, and read those of `others`.
+struct LaneGroups {
+    int64_t channels = 1;  // of all groups of the lanes' operand
+    int64_t lanes = 1, others = 1;
+
+    int64_t panels() const { return parts_of(channels, kPanelLanes); }
+    ChannelRange lanes_of(int64_t panel) const {
+        const int64_t first = panel * kPanelLanes;
+        return {first, std::min(kPanelLanes, channels - first)};
+    }
+    // The other operand's channels of the panel's groups.
+    ChannelRange others_of(int64_t panel) const {
+        const ChannelRange in = lanes_of(panel);
+        const int64_t group = in.first / lanes, last = (in.first + in.count - 1) / lanes;
+        return {group * others, (last + 1 - group) * others};
+    }
+    // The first of them in the group of each lane.
+    LaneChannels firsts_of(int64_t panel) const {
+        const ChannelRange in = lanes_of(panel);
+        LaneChannels firsts;
+        for (int64_t lane = 0; lane < kPanelLanes; ++lane) {
+            const int64_t group = (in.first + std::min(lane, in.count - 1)) / lanes;
+            firsts[static_cast<size_t>(lane)] =
+                static_cast<int32_t>((group - in.first / lanes) * others);
+        }
+        return firsts;
+    }
+    bool is_depthwise() const { return lanes == 1 && others == 1; }
+    // Does a vector of the other operand hold the channels of each vector of lanes?
+    bool fit_vectors() const {
+        return (kPanelLanes % lanes == 0 || lanes % kPanelLanes == 0) && others <= lanes;
+    }
 };
 
 // Sums that lie `step` elements apart and are added in turn.

@@ -45,20 +45,17 @@ struct GroupedFilter {
     static constexpr int64_t kBlockBytes = 1 << 19;
     // Threads share panels and, where these are few, parts of sums.
     static constexpr int64_t kUnits = 32, kMostParts = 16;
-    // Longer rows of a kernel are computed tap by tap.
-    static constexpr int64_t kMostRunTaps = 7;
+    static constexpr int64_t kMostRunTaps = 7;  // of which kernels are compiled
 
     explicit GroupedFilter(const ConvProblem& p)
         : x(p.x),
           y(p.y),
           images(p.x.shape[0]),
           places{y.extent[0], y.extent[1]},
-          inputs(x.channels / p.groups),
-          outputs(y.channels / p.groups),
-          panels(parts_of(x.channels, kPanelLanes)),
+          groups{x.channels, x.channels / p.groups, y.channels / p.groups},
           window(p.window) {
         x.set_window(p.window);
-        if (window.run_taps > kMostRunTaps) window.run_taps = 1;
+        window.cut_runs(kMostRunTaps);
         columns = x.grid(1, places[1]);
         for (int64_t run = 0; run < window.runs(); ++run)
             run_steps.push_back(window.run_at(run, columns) * kPanelLanes);
@@ -67,18 +64,18 @@ struct GroupedFilter {
 
     // Floats of the sums of a channel of y and a panel of x, of a panel of x, and of all.
     int64_t output_sums() const { return window.count() * kPanelLanes; }
-    int64_t panel_sums() const { return outputs * output_sums(); }
-    int64_t sums() const { return panels * panel_sums(); }
+    int64_t panel_sums() const { return groups.others * output_sums(); }
+    int64_t sums() const { return groups.panels() * panel_sums(); }
     // Floats of a packed panel of a block; vectors of y are read whole.
     int64_t packed_x() const { return x.grid(0, block_rows) * columns * kPanelLanes; }
     int64_t packed_y() const {
         int64_t most = 0;
-        for (int64_t panel = 0; panel < panels; ++panel)
-            most = std::max(most, channels_of_y(panel).floats());
+        for (int64_t panel = 0; panel < groups.panels(); ++panel)
+            most = std::max(most, groups.others_of(panel).floats());
         return block_rows * places[1] * most + kPanelLanes;
     }
     int64_t products() const {
-        return images * places[0] * places[1] * y.channels * inputs * window.count();
+        return images * places[0] * places[1] * y.channels * groups.lanes * window.count();
     }
 
     Block block(int64_t index) const {
@@ -86,39 +83,16 @@ struct GroupedFilter {
                       row = index % row_blocks * block_rows;
         return {index / row_blocks, row, std::min(block_rows, places[0] - row)};
     }
-    ChannelRange channels_of_x(int64_t panel) const {
-        const int64_t first = panel * kPanelLanes;
-        return {first, std::min(kPanelLanes, x.channels - first)};
-    }
-    // Those of the panel's groups.
-    ChannelRange channels_of_y(int64_t panel) const {
-        const ChannelRange in = channels_of_x(panel);
-        const int64_t group = in.first / inputs, last = (in.first + in.count - 1) / inputs;
-        return {group * outputs, (last + 1 - group) * outputs};
-    }
-    // The first channel of y of each lane's group, among those of the panel.
-    LaneChannels lanes(int64_t panel) const {
-        const ChannelRange in = channels_of_x(panel);
-        LaneChannels channels;
-        for (int64_t lane = 0; lane < kPanelLanes; ++lane) {
-            const int64_t group = (in.first + std::min(lane, in.count - 1)) / inputs;
-            channels[static_cast<size_t>(lane)] =
-                static_cast<int32_t>((group - in.first / inputs) * outputs);
-        }
-        return channels;
-    }
-    bool is_depthwise() const { return inputs == 1 && outputs == 1; }
     // y is packed if it is read several times, if it is large, or if lanes are missing.
     bool reads_y_in_place(int64_t panel) const {
         const int64_t most_runs = MEGJIT_BEST(runs_with)(static_cast<int>(window.run_taps));
-        return is_depthwise() && !y.is_planar && !y.is_large() && window.runs() <= most_runs &&
-               channels_of_y(panel).count == kPanelLanes;
+        return groups.is_depthwise() && !y.is_planar && !y.is_large() &&
+               window.runs() <= most_runs && groups.lanes_of(panel).count == kPanelLanes;
     }
 
     ConvOperand x, y;
     int64_t images = 0, places[2] = {1, 1};
-    int64_t inputs = 1, outputs = 1;  // channels of a group
-    int64_t panels = 1;
+    LaneGroups groups;
     WindowTaps window;
     int64_t columns = 1;  // of x's grid
     std::vector<int64_t> run_steps = {};
@@ -135,7 +109,8 @@ private:
             even_part(places[0], std::max<int64_t>(1, places[0] / parts_of(bytes, kBlockBytes)));
         block_rows = std::min(parts_of(block_rows, strip_rows) * strip_rows, places[0]);
         blocks = images * parts_of(places[0], block_rows);
-        parts = std::clamp<int64_t>(parts_of(kUnits, panels), 1, std::min(blocks, kMostParts));
+        parts =
+            std::clamp<int64_t>(parts_of(kUnits, groups.panels()), 1, std::min(blocks, kMostParts));
     }
 };
 
@@ -148,8 +123,7 @@ public:
         packed_floats_ = g_.packed_x() + g_.packed_y();
     }
     size_t workspace_bytes() const override {
-        return static_cast<size_t>(shares_ * packed_floats_ + g_.parts * g_.sums()) *
-               sizeof(float);
+        return static_cast<size_t>(shares_ * packed_floats_ + g_.parts * g_.sums()) * sizeof(float);
     }
     void enqueue(runtime::Stream&, void* const* in, void* const* out,
                  void* workspace) const override {
@@ -169,14 +143,14 @@ private:
     };
 
     // Each is a part of the sums of a panel.
-    int64_t units() const { return g_.parts * g_.panels; }
+    int64_t units() const { return g_.parts * g_.groups.panels(); }
 
     void sum_share(Run run, int64_t share) const {
         run.packed += share * packed_floats_;
         const Range units = share_of(this->units(), share, shares_);
         for (int64_t begin = units.begin, end = 0; begin < units.end; begin = end) {
-            const int64_t part = begin / g_.panels, first = part * g_.panels;
-            end = std::min(units.end, first + g_.panels);
+            const int64_t part = begin / g_.groups.panels(), first = part * g_.groups.panels();
+            end = std::min(units.end, first + g_.groups.panels());
             sum_part(run, part, {begin - first, end - first});
         }
     }
@@ -192,14 +166,14 @@ private:
 
     void sum_panel(const Run& run, const Block& b, int64_t panel, bool adds) const {
         const int64_t first = b.row * g_.x.stride[0];
-        MEGJIT_BEST(pack_plane)(g_.x, run.x, b.image, g_.channels_of_x(panel),
+        MEGJIT_BEST(pack_plane)(g_.x, run.x, b.image, g_.groups.lanes_of(panel),
                                 {first, first + g_.x.grid(0, b.rows)}, g_.columns, run.packed);
         TapStrip s{.x_row_step = g_.x.stride[0] * g_.columns * kPanelLanes,
                    .x_column_step = g_.x.stride[1] * kPanelLanes,
                    .runs = g_.run_steps.data(),
-                   .lanes = g_.lanes(panel),
-                   .is_depthwise = g_.is_depthwise(),
-                   .outputs = g_.outputs,
+                   .lanes = g_.groups.firsts_of(panel),
+                   .is_depthwise = g_.groups.is_depthwise(),
+                   .outputs = g_.groups.others,
                    .output_step = g_.output_sums(),
                    .adds = adds};
         const float* const y = y_of(run, b, panel, s);
@@ -217,7 +191,7 @@ private:
 
     // Packs the block's y, or finds it, and tells the steps.
     const float* y_of(const Run& run, const Block& b, int64_t panel, TapStrip& s) const {
-        const ChannelRange channels = g_.channels_of_y(panel);
+        const ChannelRange channels = g_.groups.others_of(panel);
         const bool is_in_place = g_.reads_y_in_place(panel);
         s.y_column_step = is_in_place ? g_.y.channels : channels.floats();
         s.y_row_step = g_.places[1] * s.y_column_step;
@@ -230,7 +204,7 @@ private:
 
     void join(const Run& run) const {
         constexpr int64_t kGrain = 1 << 15;
-        parallel_for(g_.panels, 1 + kGrain / (g_.parts * g_.panel_sums()), 1,
+        parallel_for(g_.groups.panels(), 1 + kGrain / (g_.parts * g_.panel_sums()), 1,
                      [&](int64_t lo, int64_t hi) {
             for (int64_t i = lo; i < hi; ++i) join_panel(run, i);
         });
@@ -238,21 +212,21 @@ private:
 
     // w is [groups][outputs][inputs][taps].
     void join_panel(const Run& run, int64_t i) const {
-        const ChannelRange in = g_.channels_of_x(i);
-        const int64_t taps = g_.window.count(), group = g_.inputs * taps;
-        for (int64_t output = 0; output < g_.outputs; ++output)
+        const ChannelRange in = g_.groups.lanes_of(i);
+        const int64_t taps = g_.window.count(), group = g_.groups.lanes * taps;
+        for (int64_t output = 0; output < g_.groups.others; ++output)
             for (int64_t channel = in.first, end = 0; channel < in.first + in.count;
                  channel = end) {
                 // The lanes of one group, or all of them: they follow each other in w.
                 end = in.first + in.count;
-                if (g_.outputs > 1) end = std::min(end, (channel / g_.inputs + 1) * g_.inputs);
+                if (g_.groups.others > 1)
+                    end = std::min(end, (channel / g_.groups.lanes + 1) * g_.groups.lanes);
                 MEGJIT_BEST(join_turned)(
                     {g_.parts, g_.sums()},
-                    run.sums + i * g_.panel_sums() + output * g_.output_sums() + channel -
-                        in.first,
+                    run.sums + i * g_.panel_sums() + output * g_.output_sums() + channel - in.first,
                     kPanelLanes, taps, 1, 1, end - channel,
-                    run.w + (channel / g_.inputs * g_.outputs + output) * group +
-                        channel % g_.inputs * taps,
+                    run.w + (channel / g_.groups.lanes * g_.groups.others + output) * group +
+                        channel % g_.groups.lanes * taps,
                     taps);
             }
     }
@@ -266,8 +240,7 @@ private:
 bool takes_grouped_filter_gradient(const ConvProblem& p) {
     if (p.groups == 1 || p.x.dtype != runtime::DType::f32 || p.window.dims > 2) return false;
     const int64_t inputs = p.x.shape[1] / p.groups, outputs = p.y.shape[1] / p.groups;
-    // Factors of a vector's lanes must lie in one vector.
-    if ((kPanelLanes % inputs && inputs % kPanelLanes) || outputs > inputs) return false;
+    if (!LaneGroups{p.x.shape[1], inputs, outputs}.fit_vectors()) return false;
     const WindowTaps window(p.window);
     const bool is_plain = window.kernel[1] <= 3 && !window.is_dilated();
     if (inputs == 1) return !is_plain;

@@ -14,21 +14,6 @@ constexpr int outputs_with(int taps, int runs) {
     return std::clamp(kTapSums / (taps * runs), 1, 3);
 }
 
-// Where the lanes of a vector find their factors: y's vector at `offset`, and there a lane each.
-struct Factor {
-    Ints lane;
-    int64_t offset = 0;
-};
-template <bool is_spread>
-MEGJIT_INLINE Factor factor_of(const TapStrip& s, int64_t first, int64_t output) {
-    if (!is_spread) return {Ints{}, first};
-    Factor f;
-    std::memcpy(&f.lane, s.lanes.data() + first, sizeof f.lane);
-    f.offset = f.lane[0] + output / kLanes * kLanes;
-    f.lane += static_cast<int32_t>(output % kLanes) - f.lane[0];
-    return f;
-}
-
 // sums [kOutputs][output_step], each [kRuns][kTaps][lanes], = or += the products of the places of a
 // strip.
 template <int kTaps, int kRuns, int kOutputs, bool is_spread>
@@ -36,10 +21,12 @@ MEGJIT_INLINE void sum_taps(const TapStrip& s, int64_t run, int64_t output, floa
     for (int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
         Floats sum[kOutputs][kRuns][kTaps] = {};  // kept in registers, for loops are unrolled
         Factor factor[kOutputs];
-        for (int o = 0; o < kOutputs; ++o) factor[o] = factor_of<is_spread>(s, lane, output + o);
+        for (int o = 0; o < kOutputs; ++o)
+            factor[o] = factor_of<is_spread>(s.lanes, lane, output + o);
         for (int64_t row = 0; row < s.rows; ++row) {
             const float *at[kRuns], *y = s.y + row * s.y_row_step;
-            for (int r = 0; r < kRuns; ++r) at[r] = s.x + s.runs[run + r] + row * s.x_row_step + lane;
+            for (int r = 0; r < kRuns; ++r)
+                at[r] = s.x + s.runs[run + r] + row * s.x_row_step + lane;
             for (int64_t i = 0, step = 0; i < s.columns; ++i, step += s.x_column_step) {
                 Floats one[kOutputs];
                 for (int o = 0; o < kOutputs; ++o) {

@@ -13,8 +13,8 @@ MEGJIT_INLINE void pack_neighbors(const float* from, int64_t step, int64_t count
 }
 
 // Packs rows of the grid of some channels of an image, as [rows][columns][channels.floats()].
-void pack_plane(const ConvOperand& o, const float* data, int64_t image, const ChannelRange& channels,
-                Range rows, int64_t columns, float* to) {
+void pack_plane(const ConvOperand& o, const float* data, int64_t image,
+                const ChannelRange& channels, Range rows, int64_t columns, float* to) {
     const int64_t panel = channels.floats();
     const PixelSteps steps = o.steps();
     const bool is_whole = steps.channel == 1 && channels.count == kPanelLanes,
@@ -34,4 +34,21 @@ void pack_plane(const ConvOperand& o, const float* data, int64_t image, const Ch
         }
         zeros(pixels + at.count * panel, columns - at.before - at.count);
     }
+}
+
+// Where the lanes of a vector find their factors: a lane each of a pixel's vector at `offset`.
+struct Factor {
+    Ints lane;
+    int64_t offset = 0;
+};
+// That of lanes from `first` on, for a channel of their groups. is_spread: groups have several
+// channels.
+template <bool is_spread>
+MEGJIT_INLINE Factor factor_of(const LaneChannels& lanes, int64_t first, int64_t channel) {
+    if (!is_spread) return {Ints{}, first};
+    Factor f;
+    std::memcpy(&f.lane, lanes.data() + first, sizeof f.lane);
+    f.offset = f.lane[0] + channel / kLanes * kLanes;
+    f.lane += static_cast<int32_t>(channel % kLanes) - f.lane[0];
+    return f;
 }

@@ -1,5 +1,6 @@
-// backends/cpu/onednn/conv.cpp -- convolution and its gradients by oneDNN. Gradients of weights are
-// ours (kernels/filter_gradient.h) for float32 and one group.
+// backends/cpu/onednn/conv.cpp -- convolution and its gradients by oneDNN. Ours are, for float32,
+// gradients of weights (kernels/filter_gradient.h, kernels/grouped_filter_gradient.h) and many
+// depthwise and grouped convolutions (kernels/grouped_conv.h).
 // Row-major activations go through the layout that the primitive prefers; channels_last ones are
 // passed as they are (dnn.h has the measurements). Weights go through the preferred layout, unless
 // they were packed into it.
@@ -23,6 +24,7 @@
 
 #include "backends/cpu/in_parts.h"
 #include "backends/cpu/kernels/filter_gradient.h"
+#include "backends/cpu/kernels/grouped_conv.h"
 #include "backends/cpu/kernels/grouped_filter_gradient.h"
 #include "backends/cpu/kernels/winograd.h"
 #include "backends/cpu/onednn/dnn.h"
@@ -196,6 +198,7 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     if (Prepared parts = role == Role::filter ? sum_by_images(call, outputs, again)
                                               : by_images(call, outputs, {true, false}, again))
         return parts;
+    if (role != Role::filter && takes_grouped_conv(p, role)) return prepare_grouped_conv(p, role);
     return prepare(call, Convolution(p), role);
 }
 
@@ -221,6 +224,9 @@ Prepared prepare_conv_epilogue(const OpCall& call, std::span<const Type> outputs
     const memory::desc result = dnn::desc_of(y);
     if (x.numel() == 0 || w.numel() == 0)
         return dnn::epilogue_after(make_zeros(outputs), problem.steps, result, 1);
+    if (takes_grouped_conv(problem, Role::forward))
+        return dnn::epilogue_after(prepare_grouped_conv(problem, Role::forward), problem.steps,
+                                   result, 1);
     const Convolution p(problem);
     if (is_product(p)) {
         const Pointwise product(p, Role::forward);
@@ -241,7 +247,7 @@ Layout packed_conv_weights(const OpCall& call, std::span<const Type> outputs) {
     const ConvProblem problem = runtime::conv_problem(call, outputs);
     const Type& w = problem.w;
     if (w.dtype != runtime::DType::f32 || problem.x.numel() == 0 || w.numel() == 0 ||
-        problem.y.numel() == 0)
+        problem.y.numel() == 0 || takes_grouped_conv(problem, Role::forward))
         return Layout::row_major;
     const Convolution p(problem);
     if (p.any_layout && is_product(p)) return Layout::row_major;
