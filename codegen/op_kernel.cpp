@@ -134,8 +134,8 @@ std::optional<BoundKernel> kernel_of(const OpCall& call, std::span<const Type> o
     if (call.inputs.empty()) return {};
     const Type& input = call.inputs[0];
     if (call.op.reduction) {
-        if (input.layout == Layout::row_major) return reduction_kernel(call, output);
-        return {};
+        if (runtime::is_packed(input.layout)) return {};
+        return reduction_kernel(call, output);
     }
     if (call.op.access == Access::permuted) return transpose_kernel(call, output);
     if (call.op.access == Access::broadcast)

@@ -322,13 +322,36 @@ std::vector<TensorRef> expand_layer_norm(const OpCall& call, std::span<const Ten
     return {build::cast(y, type.dtype), build::reshape(mean, outer), build::reshape(r, outer)};
 }
 
-// The statistics stay apart: a CPU's own kernel for them divides long columns among threads. The
-// ops that normalize with them join the activation and the sum that follow.
+// Mean and variance by channel. A CPU's own kernel divides long columns among threads; a GPU's
+// generated ones share them among blocks, and take in what is computed of the sums.
+Tensors batch_stats(const TensorRef& x) {
+    if (!x->device().shares_rows()) return build::op_n("batch_norm_stats", std::array{x});
+    const Groups groups = batch_groups(x->shape());
+    const Shape channels{x->shape()[1]};
+    const TensorRef v = as_f32(x),
+                    var = build::op("reduce_variance", {v}, {groups.within, int64_t{1}});
+    return {build::reshape(mean_of(v, groups.within), channels), build::reshape(var, channels)};
+}
+
+// Gradients for scale and bias, in float32; computed where the statistics are.
+Tensors batch_grad_sums(const TensorRef& x, const TensorRef& mean, const TensorRef& var,
+                        const TensorRef& dy, double eps) {
+    if (!x->device().shares_rows())
+        return build::op_n("batch_norm_grad_sums", std::array{x, mean, var, dy}, {eps});
+    const Groups groups = batch_groups(x->shape());
+    const Shape channels{x->shape()[1]};
+    const TensorRef r = rstd_of(build::reshape(var, groups.stats), eps), g = as_f32(dy);
+    const TensorRef centered = as_f32(x) - build::reshape(mean, groups.stats);
+    return {build::reshape(groups.sum(g * centered) * r, channels),
+            build::reshape(groups.sum(g), channels)};
+}
+
+// The ops that normalize with the statistics join the activation and the sum that follow.
 std::vector<TensorRef> expand_batch_norm(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& type = call.inputs[0];
     if (type.numel() == 0) return {};
     const Groups groups = batch_groups(type.shape);
-    const Tensors stats = build::op_n("batch_norm_stats", {inputs.data(), 1});
+    const Tensors stats = batch_stats(inputs[0]);
     const auto channel = [&](const TensorRef& v) {
         return build::reshape(as_f32(v), groups.stats);
     };
@@ -341,23 +364,13 @@ std::vector<TensorRef> expand_batch_norm(const OpCall& call, std::span<const Ten
 std::vector<TensorRef> expand_batch_norm_stats(const OpCall& call,
                                                std::span<const TensorRef> inputs) {
     if (call.inputs[0].numel() == 0 || !inputs[0]->device().shares_rows()) return {};
-    const Groups groups = batch_groups(call.inputs[0].shape);
-    const Shape channels{call.inputs[0].shape[1]};
-    const TensorRef x = as_f32(inputs[0]), mean = mean_of(x, groups.within),
-                    var = build::op("reduce_variance", {x}, {groups.within, int64_t{1}});
-    return {build::reshape(mean, channels), build::reshape(var, channels)};
+    return batch_stats(inputs[0]);
 }
 
 std::vector<TensorRef> expand_batch_norm_grad_sums(const OpCall& call,
                                                    std::span<const TensorRef> inputs) {
     if (call.inputs[0].numel() == 0 || !inputs[0]->device().shares_rows()) return {};
-    const Groups groups = batch_groups(call.inputs[0].shape);
-    const Shape channels{call.inputs[0].shape[1]};
-    const TensorRef x = as_f32(inputs[0]), dy = as_f32(inputs[3]),
-                    mean = build::reshape(inputs[1], groups.stats),
-                    r = rstd_of(build::reshape(inputs[2], groups.stats), call.real("eps"));
-    return {build::reshape(groups.sum(dy * (x - mean)) * r, channels),
-            build::reshape(groups.sum(dy), channels)};
+    return batch_grad_sums(inputs[0], inputs[1], inputs[2], inputs[3], call.real("eps"));
 }
 
 std::vector<TensorRef> expand_batch_norm_grad(const OpCall& call,
@@ -370,8 +383,7 @@ std::vector<TensorRef> expand_batch_norm_grad(const OpCall& call,
     const auto channel = [&](const TensorRef& v) {
         return build::reshape(as_f32(v), groups.stats);
     };
-    const Tensors sums =
-        build::op_n("batch_norm_grad_sums", std::array{x, mean, var, dy}, {call.real("eps")});
+    const Tensors sums = batch_grad_sums(x, mean, var, dy, call.real("eps"));
     const TensorRef r = rstd_of(channel(var), call.real("eps"));
     const TensorRef factor = channel(scale) * r, shift = channel(sums[1]) * (1 / groups.count),
                     slope = channel(sums[0]) * r * (1 / groups.count);

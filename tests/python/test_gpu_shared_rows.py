@@ -5,6 +5,8 @@ import pytest
 
 import megengine as mge
 import megengine.functional as F
+import megengine.module as M
+from megengine.amp import autocast
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 
@@ -99,3 +101,51 @@ def test_batch_norm_of_few_channels(level, dtype, mean):
     np.testing.assert_allclose(y.numpy(), normal * factor, **digits)
     np.testing.assert_allclose(dx.numpy(), gradient, **digits)
     np.testing.assert_allclose(dscale.numpy(), sums, rtol=digits["rtol"], atol=1 if dtype == "float16" else 0.2 if mean else 2e-2)
+
+
+class Normalized(M.Module):
+    """Two convolutions with batch norm, the second one's result beside a shortcut, in channels-last order on a GPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = M.Conv2d(4, 32, 1, bias=False), M.Conv2d(32, 32, 1, bias=False)
+        self.norm1, self.norm2, self.head = M.BatchNorm2d(32), M.BatchNorm2d(32), M.Conv2d(32, 2, 1)
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.first(x)))
+        return self.head(F.relu(self.norm2(self.second(y)) + y))
+
+
+def normalized_step(level, low="float32"):
+    mge.random.seed(3)
+    net = Normalized()
+    gm = GradManager().attach(net.parameters())
+
+    @trace(symbolic=True, opt_level=level)
+    def step(x):
+        with gm:
+            with autocast(low != "float32", low_prec_dtype="bfloat16"):
+                y = net(x)
+            loss = (y.astype("float32") ** 2).mean()
+            gm.backward(loss)
+        return loss, *(p.grad for p in net.parameters()), net.norm1.running_var, net.norm2.running_mean
+
+    x = mge.tensor(np.random.default_rng(1).standard_normal((16, 4, 32, 32)).astype("float32") * 3 + 1)
+    return step, [t.numpy() for t in step(x)]
+
+
+@pytest.mark.parametrize("low", ["float32", "bfloat16"])
+def test_sums_of_batch_norm_share_walks_with_what_stands_around_them(low):
+    """Statistics are one kernel, with what is computed of them by channel. The gradient's sums are one with relu's gradient, which nobody writes: it is
+    computed again from what batch norm has normalized."""
+    step, got = normalized_step(3, low)
+    _, expected = normalized_step(0, low)
+    digits = {"float32": 2e-4, "bfloat16": 0.03}[low]
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=digits * np.abs(b).max())
+    ops = [kernel.ops for kernel in step.kernels()]
+    assert not [each for each in ops if each[0].startswith("batch_norm")]
+    assert sum("reduce_variance" in each and "reduce_mean" in each for each in ops) == 2
+    sums = [each for each in ops if "relu.grad0" in each and each.count("reduce_sum") >= 2]
+    assert len(sums) == 2
+    assert any("relu" in each for each in sums)

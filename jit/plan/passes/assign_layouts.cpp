@@ -2,8 +2,9 @@
 // them: oneDNN's primitives are fastest there, and need no reordered copies.
 // runtime/ops/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal
 // ones are shared. The program's own ones go: results keep their layout, all other values get the
-// best one. A primitive that is as fast on either takes activations as they lie. A graph
-// without one that prefers channels-last stays as it is: there is nothing to win.
+// best one. A primitive that is as fast on either takes activations as they lie. So does a GPU's
+// reduction over the spatial axes, a generated kernel, whose result has the same bytes in both
+// orders. A graph without one that prefers channels-last stays as it is: there is nothing to win.
 #include <algorithm>
 
 #include "jit/plan/passes/passes.h"
@@ -46,17 +47,32 @@ private:
         return *other;
     }
 
+    // Is it a GPU's reduction over all spatial axes of a channels-last tensor?
+    bool reduces_as_it_lies(const Node& node, const Type& operand) const {
+        if (rewrite_.from.device().is_host() || !node.op->reduction ||
+            operand.layout != Layout::channels_last)
+            return false;
+        const uint32_t spatial = ((1u << operand.rank()) - 1) & ~3u;
+        return (runtime::reduced_axes({*node.op, node.attrs, {&operand, 1}}) & spatial) == spatial;
+    }
+
+    std::vector<Layout> layouts_of(const Node& node, std::span<const Type> operands) const {
+        if (!operands.empty() && reduces_as_it_lies(node, operands[0]))
+            return {Layout::channels_last};
+        const bool takes_both =
+            node.op->prefers_channels_last && !prefers_channels_last(rewrite_.from, node);
+        return runtime::operand_layouts(
+            *node.op, operands,
+            takes_both ? runtime::ChannelsLast::where_it_is : runtime::ChannelsLast::everywhere);
+    }
+
     void place(const Node& node) {
         if (node.kind != NodeKind::op) return rewrite_.copy(node);
         if (node.op == &ops::relayout())
             return rewrite_.replace(node.outputs[0], rewrite_.map(node.inputs[0]));
         std::vector<Type> operands;
         for (ValueId input : node.inputs) operands.push_back(type(input));
-        const bool takes_both =
-            node.op->prefers_channels_last && !prefers_channels_last(rewrite_.from, node);
-        const std::vector<Layout> layouts = runtime::operand_layouts(
-            *node.op, operands,
-            takes_both ? runtime::ChannelsLast::where_it_is : runtime::ChannelsLast::everywhere);
+        const std::vector<Layout> layouts = layouts_of(node, operands);
         Node fresh = node;
         for (size_t i = 0; i < node.inputs.size(); ++i) {
             fresh.inputs[i] = as(node.inputs[i], layouts[i]);

@@ -5,10 +5,11 @@
 //   other
 //      operands may be smaller: they are broadcast by their access), or, in a group with
 //      reductions, the shape that is left of it: one value a row;
-//   3. a reduction runs over the axes that the group's other reductions run over, in a row-major
-//   group, and
-//      leaves enough rows to keep all threads busy (kMinRows, unless there is little to do): the
-//      eager kernel cuts long rows, a generated one does not;
+//   3. a reduction runs over the axes that the group's other reductions run over, in the group's
+//   layout (which is
+//      row-major on a host: assign_layouts), and leaves enough rows to keep all threads busy
+//      (kMinRows, unless there is little to do): the eager kernel cuts long rows, a generated one
+//      does not;
 //   4. nothing that is slow to compute stands before the group's first reduction: each pass over a
 //   row would
 //      compute it again;
@@ -25,7 +26,9 @@
 //      it keeps alive meanwhile is no larger than what it need not store. (On a GPU values of few
 //      bytes do not count, nor reductions between for a value that no kernel reads: what they read
 //      mostly ends there.)
-//   8. a contraction (product_choice.h, makers_of_weights) begins a group of its own: only what
+//   8. what only readers of the sums of a group that is walked once wait for does not join it: it
+//   is computed with them;
+//   9. a contraction (product_choice.h, makers_of_weights) begins a group of its own: only what
 //      makes its weights and element-wise ops of its results join it, and it merges with no other
 //      group.
 // Groups that reduce the same value along the same axes become one (siblings).
@@ -35,6 +38,7 @@
 #include <map>
 
 #include "codegen/expand_math.h"
+#include "codegen/strides.h"
 #include "jit/plan/passes/fusion_group.h"
 #include "runtime/host/error.h"
 
@@ -78,12 +82,13 @@ bool is_heavy(const Graph& graph, const Node& node) {
 
 // Enough rows (or columns, where the last axis is kept) for the threads to share, or for a GPU so
 // many blocks, or such short ones, that none of them needs another's help?
-bool has_rows_enough(const Shape& shape, uint32_t reduced, const runtime::Device& device) {
+bool has_rows_enough(const Shape& shape, Layout layout, uint32_t reduced,
+                     const runtime::Device& device) {
     int64_t kept = 1;
     for (int axis = 0; axis < shape.rank(); ++axis)
         if (!(reduced >> axis & 1u)) kept *= shape[axis];
     if (shape.numel() <= kFewElements) return true;
-    const bool in_columns = !(reduced >> (shape.rank() - 1) & 1u);
+    const bool in_columns = !(reduced >> codegen::memory_order(layout, shape.rank()).back() & 1u);
     if (!device.shares_rows()) return kept / (in_columns ? codegen::kColumnBlock : 1) >= kMinRows;
     const int64_t blocks = std::max<int64_t>(1, kept / (in_columns ? kColumnsOfBlock : 1));
     return blocks >= kMinBlocks || shape.numel() / blocks <= kShortBlock;
@@ -97,6 +102,7 @@ public:
           grouping_(graph, options),
           last_use_(graph.value_count(), kNever),
           use_before_(graph.value_count()),
+          readers_(graph.value_count()),
           makers_(graph.nodes().size()),
           makes_weights_(graph.nodes().size()) {
         for (size_t n = 0; n < graph.nodes().size(); ++n)
@@ -107,6 +113,9 @@ public:
                 if (last != kNever) use_before_[at(input)] = last;
                 last = id;
             }
+        for (size_t n = 0; n < graph.nodes().size(); ++n)
+            for (ValueId input : graph.nodes()[n].inputs)
+                readers_[at(input)].push_back(static_cast<NodeId>(n));
         for (ValueId output : graph.outputs) last_use_[at(output)] = kNever;
         const std::vector<uint32_t> readers = reader_counts(graph);
         for (size_t n = 0; n < graph.nodes().size(); ++n) {
@@ -145,16 +154,15 @@ private:
             return !makers_[at(id)].nodes.empty() || grouping_.choices[at(id)].is_generated();
         const Type& operand = graph_.type(node.inputs[0]);
         const uint32_t axes = reduced_axes(graph_, node);
-        return options_.fuse_reduce && !options_.exact && operand.layout == Layout::row_major &&
-               operand.numel() > result.numel() &&
+        return options_.fuse_reduce && !options_.exact && operand.numel() > result.numel() &&
                (graph_.device().shares_rows() ||
-                has_rows_enough(operand.shape, axes, graph_.device()));
+                has_rows_enough(operand.shape, operand.layout, axes, graph_.device()));
     }
 
     // Must several blocks share each row of the group, so that it is walked once alone?
     bool is_walked_once(const Group& of) const {
         return of.reduced && !of.contracts && graph_.device().shares_rows() &&
-               !has_rows_enough(of.shape, of.reduced, graph_.device());
+               !has_rows_enough(of.shape, of.layout, of.reduced, graph_.device());
     }
 
     void place(NodeId id) {
@@ -173,7 +181,8 @@ private:
                 join(id, best);
                 for (ValueId input : node.inputs) {
                     const int other = group_of(input);
-                    if (other != kNoGroup && other != grouping_.group_of[at(id)])
+                    if (other != kNoGroup && other != grouping_.group_of[at(id)] &&
+                        !only_rows_wait_for(id, other))
                         try_merge(other, grouping_.group_of[at(id)]);
                 }
                 return;
@@ -188,6 +197,18 @@ private:
         const bool is_passing = node.kind != NodeKind::op || node.op->is_view ||
                                 node.inputs.empty() || node.op->only_checks;
         if (!is_passing) last_op_ = ++era_;
+    }
+
+    // Is all that reads the node behind the sums of g, which is walked once, and so no part of it?
+    bool only_rows_wait_for(NodeId id, int g) const {
+        const std::vector<NodeId>& readers = readers_[at(graph_.node(id).outputs[0])];
+        const auto reads_rows = [&](NodeId reader) {
+            return std::ranges::any_of(graph_.node(reader).inputs, [&](ValueId input) {
+                return group_of(input) == g && form_of(input) != Form::element;
+            });
+        };
+        return is_walked_once(group(g)) && !readers.empty() &&
+               std::ranges::all_of(readers, reads_rows);
     }
 
     int needed_level(const Node& node, int g) const {
@@ -216,7 +237,7 @@ private:
             if (node.op->contraction) return {};
             const Type& operand = graph_.type(node.inputs[0]);
             const uint32_t axes = reduced_axes(graph_, node);
-            if (!(operand.shape == of.shape) || of.layout != Layout::row_major ||
+            if (!(operand.shape == of.shape) || of.layout != operand.layout ||
                 (of.reduced ? of.reduced != axes : of.heavy > 0))
                 return {};
             if (!inputs_fit([](Form form) { return form == Form::element; })) return {};
@@ -253,7 +274,9 @@ private:
         const bool reads_rows = std::any_of(
             node.inputs.begin(), node.inputs.end(),
             [&](ValueId input) { return group_of(input) == g && form_of(input) != Form::element; });
-        if (*form == Form::element && reads_rows && is_walked_once(of)) return false;
+        if (*form == Form::element && is_walked_once(of) &&
+            (reads_rows || only_rows_wait_for(id, g)))
+            return false;
         const bool needs_rows = of.reduced && (*form != Form::element || reads_rows);
         if (of.nodes.size() >= (needs_rows ? kMaxRowOps : kMaxOps)) return false;
         size_t fresh = 0;
@@ -384,7 +407,7 @@ private:
         const Type& result = graph_.type(node.outputs[0]);
         Group fresh;
         fresh.shape = reduces ? reduced_space(graph_, node) : result.shape;
-        fresh.layout = reduces ? Layout::row_major : result.layout;
+        fresh.layout = reduces ? graph_.type(node.inputs[0]).layout : result.layout;
         fresh.level = needed_level(node, kNoGroup);
         fresh.makes_weights = !makers_[at(id)].nodes.empty();
         fresh.lanes = fresh.makes_weights                                ? makers_[at(id)].lanes
@@ -430,6 +453,7 @@ private:
     std::vector<NodeId>
         last_use_;  // by value: the last node that reads it; kNever if it outlives the graph
     std::vector<NodeId> use_before_;  // by value: the last but one
+    std::vector<std::vector<NodeId>> readers_;  // by value, twice where a node reads it twice
     std::vector<WeightMakers> makers_;  // by node: makers_of_weights
     std::vector<bool> makes_weights_;  // by node: it makes the weights of a product
     int era_ = 0;  // ops that are no part of a group, so far, and reductions that began one
