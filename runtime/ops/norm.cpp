@@ -328,7 +328,8 @@ Tensors batch_stats(const TensorRef& x) {
     if (!x->device().shares_rows()) return build::op_n("batch_norm_stats", std::array{x});
     const Groups groups = batch_groups(x->shape());
     const Shape channels{x->shape()[1]};
-    const TensorRef v = as_f32(x), var = build::op("reduce_variance", {v}, {groups.within, int64_t{1}});
+    const TensorRef v = as_f32(x),
+                    var = build::op("reduce_variance", {v}, {groups.within, int64_t{1}});
     return {build::reshape(mean_of(v, groups.within), channels), build::reshape(var, channels)};
 }
 

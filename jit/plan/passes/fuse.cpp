@@ -7,8 +7,9 @@
 //      reductions, the shape that is left of it: one value a row;
 //   3. a reduction runs over the axes that the group's other reductions run over, in the group's
 //   layout (which is
-//      row-major on a host: assign_layouts), and leaves enough rows to keep all threads busy (kMinRows, unless there is little to do): the
-//      eager kernel cuts long rows, a generated one does not;
+//      row-major on a host: assign_layouts), and leaves enough rows to keep all threads busy
+//      (kMinRows, unless there is little to do): the eager kernel cuts long rows, a generated one
+//      does not;
 //   4. nothing that is slow to compute stands before the group's first reduction: each pass over a
 //   row would
 //      compute it again;
@@ -25,8 +26,8 @@
 //      it keeps alive meanwhile is no larger than what it need not store. (On a GPU values of few
 //      bytes do not count, nor reductions between for a value that no kernel reads: what they read
 //      mostly ends there.)
-//   8. what only readers of the sums of a group that is walked once wait for does not join it: it is
-//   computed with them;
+//   8. what only readers of the sums of a group that is walked once wait for does not join it: it
+//   is computed with them;
 //   9. a contraction (product_choice.h, makers_of_weights) begins a group of its own: only what
 //      makes its weights and element-wise ops of its results join it, and it merges with no other
 //      group.
@@ -153,8 +154,7 @@ private:
             return !makers_[at(id)].nodes.empty() || grouping_.choices[at(id)].is_generated();
         const Type& operand = graph_.type(node.inputs[0]);
         const uint32_t axes = reduced_axes(graph_, node);
-        return options_.fuse_reduce && !options_.exact &&
-               operand.numel() > result.numel() &&
+        return options_.fuse_reduce && !options_.exact && operand.numel() > result.numel() &&
                (graph_.device().shares_rows() ||
                 has_rows_enough(operand.shape, operand.layout, axes, graph_.device()));
     }
@@ -274,7 +274,8 @@ private:
         const bool reads_rows = std::any_of(
             node.inputs.begin(), node.inputs.end(),
             [&](ValueId input) { return group_of(input) == g && form_of(input) != Form::element; });
-        if (*form == Form::element && is_walked_once(of) && (reads_rows || only_rows_wait_for(id, g)))
+        if (*form == Form::element && is_walked_once(of) &&
+            (reads_rows || only_rows_wait_for(id, g)))
             return false;
         const bool needs_rows = of.reduced && (*form != Form::element || reads_rows);
         if (of.nodes.size() >= (needs_rows ? kMaxRowOps : kMaxOps)) return false;

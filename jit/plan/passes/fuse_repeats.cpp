@@ -1,9 +1,10 @@
 // What one kernel writes for another one, element by element, the other can compute again from what
-// the first one read, and from its rows. On a GPU, where kernels wait for memory, that saves a value
-//   1. that one kernel alone reads, the way out and back in: exp(x - max) from x, in the gradient of
-//   a softmax;
-//   2. that is made of nothing large but what the reader reads anyhow, the way back in: relu(norm(x))
-//   from x, in the gradient of that norm.
+// the first one read, and from its rows. On a GPU, where kernels wait for memory, that saves a
+// value
+//   1. that one kernel alone reads, the way out and back in: exp(x - max) from x, in the gradient
+//   of a softmax;
+//   2. that is made of nothing large but what the reader reads anyhow, the way back in:
+//   relu(norm(x)) from x, in the gradient of that norm.
 #include <algorithm>
 #include <map>
 #include <set>
