@@ -70,8 +70,7 @@ private:
 void GuestMemory::refuse_if_told(size_t bytes) {
     const std::lock_guard lock(mutex_);
     const bool is_told = left_ != kNever && left_-- == 0;
-    const bool has_room =
-        stats_.cap == runtime::kNoCap || stats_.in_use + bytes <= stats_.cap;
+    const bool has_room = stats_.cap == runtime::kNoCap || stats_.in_use + bytes <= stats_.cap;
     if (!is_told && has_room) return;
     if (is_told) left_ = kNever;
     runtime::OutOfMemory refused(bytes, stats_.in_use, stats_.cap);

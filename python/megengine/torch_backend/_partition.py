@@ -27,6 +27,8 @@ DTYPES = {
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a call gives
 # What computes no float64 here.
 _NOT_IN_DOUBLE = re.compile(r"(addmm|mm|bmm|baddbmm|convolution|_?softmax|_log_softmax|native_.*norm|_scaled_dot|.*pool|upsample|grid_sampler|lstm|gru)")
+# Whose kernels for GPUs have elements of 32 bits at most.
+_NARROW_ON_GPUS = {"sort", "argsort", "topk", "kthvalue", "median", "cumsum", "cumprod", "index_add", "scatter_add", "index_put"}
 _TORCHS = os.path.dirname(torch.__file__) + os.sep  # layers, which are not the user's lines
 
 
@@ -148,6 +150,8 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, devi
         return "a check of numbers"
     if name.startswith(("pow.", "float_power.")) and not node.meta["val"].is_floating_point():
         return "powers of integers, which megjit computes as floats"
+    if device.type == "cuda" and name.partition(".")[0] in _NARROW_ON_GPUS and _is_wide(node):
+        return "64 bits, for which megjit has no such kernel on GPUs"
     if name in WITHOUT_PLACES and _places_are_read(node):
         return "with places, which equal elements leave open"
     if name.startswith("max_pool") and name.endswith("_with_indices.default") and _places_are_read(node) and not _has_places(node):
@@ -155,6 +159,11 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, devi
     if _reads_by_strides(node):
         return "elements of memory that is not row-major"
     return ""
+
+
+def _is_wide(node: fx.Node) -> bool:
+    values = [each.meta.get("val") for each in (node, *node.all_input_nodes[:1])]
+    return any(isinstance(each, torch.Tensor) and each.dtype in (torch.int64, torch.float64) for each in values)
 
 
 def _places_are_read(node: fx.Node) -> bool:
