@@ -31,8 +31,7 @@ Copies::Copies(const RecomputeSchedule& schedule, const std::vector<uint32_t>& o
         }
         for (uint32_t v : schedule.writes[order[p]]) {
             // A kept value stays where it was written first; a second copy lives only for a moment.
-            if (current[v] == kNone || !schedule.problem.values[v].is_kept)
-                current[v] = copies;
+            if (current[v] == kNone || !schedule.problem.values[v].is_kept) current[v] = copies;
             all[copies++] = {v, p, p};
         }
     }

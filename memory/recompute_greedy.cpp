@@ -255,9 +255,9 @@ private:
 };
 
 // A way down, round by round.
-class Descent {
+class WayDown {
 public:
-    Descent(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options)
+    WayDown(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options)
         : s_(schedule),
           options_(options),
           stride_(kStride *
@@ -301,11 +301,11 @@ private:
 
 void lower_peak(const RecomputeSchedule& schedule, Levels levels, const GreedyOptions& options,
                 const Offer& offer) {
-    Descent way(schedule, std::move(levels), options);
+    WayDown way(schedule, std::move(levels), options);
     if (options.most_level > kUsualLevel) {
         while (way.is_below(kUsualLevel))
             if (!way.step(offer)) return;
-        Descent usual = way;
+        WayDown usual = way;
         usual.set_most_level(kUsualLevel);
         while (usual.step(offer)) {}
     }

@@ -321,16 +321,13 @@ std::vector<uint32_t> early_updates(const RematProblem& problem) {
     const size_t peak = schedule.measured(plain).peak_bytes;
     if (updates.bytes * kWorthwhile < peak) return {};
     Order order = Mover(problem, &updates).run();
-    const bool is_larger =
-        schedule.measured(order).peak_bytes > peak + peak / kLeastGain;
+    const bool is_larger = schedule.measured(order).peak_bytes > peak + peak / kLeastGain;
     return is_larger || std::ranges::is_sorted(order) ? Order() : order;
 }
 
 std::vector<uint32_t> order_for_peak(const RematProblem& problem) {
     const RecomputeSchedule schedule(problem);
-    const auto peak_of = [&](const Order& order) {
-        return schedule.measured(order).peak_bytes;
-    };
+    const auto peak_of = [&](const Order& order) { return schedule.measured(order).peak_bytes; };
     Order best(problem.steps.size());
     std::iota(best.begin(), best.end(), 0u);
     size_t best_peak = peak_of(best);

@@ -374,9 +374,9 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
     return false;
 }
 
-// Without kernels every program has the same steps, and the bound of one holds for all: no other
-// plan keeps the limit, or is worth being named in place of the smallest that is known. A file
-// takes what the bound counts.
+// Without kernels all programs of a graph have the same steps, so the bound of one holds for all.
+// No other plan keeps the limit then, and none is so much smaller that a refusal would name it.
+// With a file behind memory the bound does not hold.
 bool PlanLadder::is_proved_in_vain() const {
     const auto least = static_cast<double>(std::min(rival_.bytes, least_->planned_bytes));
     return !has_kernels_ && options_.spill.empty() && bound_.bytes > options_.limit &&
