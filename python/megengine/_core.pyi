@@ -268,6 +268,9 @@ def lend_in_place(tensor: Tensor, copies: bool) -> object: ...
 
 def give_away(tensor: Tensor) -> Any: ...
 
+def address(tensor: Tensor) -> int:
+    """Where the elements lie on its device."""
+
 class Wanted:
     """
     How a result is to lie: dtype None: never as ours do; steps: strides in elements, None: in any order.
@@ -277,10 +280,32 @@ class Wanted:
 
 class Exchange:
     """
-    Shares the memory of all tensors of a call with another library, by the C functions of its class of tensors (`__dlpack_c_exchange_api__`).
+    Shares the memory of all tensors of a call with another library, by the C functions of its class of tensors (`__dlpack_c_exchange_api__`). gpu: the number of the GPU whose tensors are shared; None: those of the host are. RuntimeError where there is no such GPU here.
     """
 
-    def __init__(self, type: type) -> None: ...
+    def __init__(self, type: type, gpu: int | None = None) -> None: ...
+
+    @property
+    def place(self) -> str:
+        """The name of the device where tensors of theirs lie; of the host ""."""
+
+    def lent(self, tensor: Any, writable: bool = False) -> _Tensor:
+        """
+        A tensor over the memory of one of theirs. BufferError where it cannot be shared as it lies.
+        """
+
+    def absent(self, form: Tensor) -> _Tensor:
+        """
+        A tensor of the form's type where theirs lie, without memory: for plans alone.
+        """
+
+    def begin(self) -> None:
+        """
+        On a GPU what is queued from here on runs where the library's own work does.
+        """
+
+    def end(self) -> None:
+        """Work that the library queues from now on comes behind ours."""
 
     def ours(self, values: list[Any]) -> tuple[list[Any], list[int]]:
         """
@@ -296,9 +321,6 @@ class Exchange:
         """
         A call with theirs alone whose results can all be given as wanted; empties `values`. None, and they stay, where one of both cannot be shared, or the replay gives None: the call is to be made in other ways.
         """
-
-def address(tensor: Tensor) -> int:
-    """Where the elements lie on its device."""
 
 def stream_native(device: str) -> int:
     """What the driver calls the device's stream; 0 on CPUs."""
@@ -980,6 +1002,17 @@ class FileStates:
 def open_tapes() -> int: ...
 
 def _set_trace_class(type: object) -> None: ...
+
+class OnDevice:
+    """
+    Within a block, this thread's default device is another one; "": the host, as it is named there if it is that already.
+    """
+
+    def __init__(self, name: str) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args: object) -> None: ...
 
 class UserLine:
     """
