@@ -226,8 +226,8 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarge
         // Blocks are small where there are enough: while some join their sums, others load. But few
         // long rows are under way at once where each is walked again, so that the second walk finds
         // them in the cache.
-        const bool prefers_small = product(launch.extents, 0, kernel.kept()) >= 2 * kFullGrid &&
-                                   kernel.passes() == 1;
+        const bool prefers_small =
+            product(launch.extents, 0, kernel.kept()) >= 2 * kFullGrid && kernel.passes() == 1;
         plan.team = length <= 1024 ? kWarp : length <= 8192 || prefers_small ? 256 : 1024;
         plan.threads = std::max(plan.team, 256);
         if (plan.team > kWarp)

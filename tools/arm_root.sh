@@ -10,20 +10,14 @@ libgmock-dev libgloo-dev python3 libpython3.11-dev $*"
 arm=$PWD/build/arm
 [ "$packages" != "$(cat "$arm/unpacked" 2>/dev/null)" ] || exit 0
 
-# An apt of its own: its lists and archives lie in build/arm, and it knows no installed package.
+# An apt of its own, which asks the servers of this machine's: its lists and archives lie in build/arm, and it knows no
+# installed package.
 mkdir -p "$arm/apt/lists/partial" "$arm/apt/archives/partial" "$arm/root"
 : >"$arm/apt/status"
-cat >"$arm/apt/sources.list" <<END
-deb http://deb.debian.org/debian bookworm main
-deb http://deb.debian.org/debian bookworm-updates main
-deb http://deb.debian.org/debian-security bookworm-security main
-END
 cat >"$arm/apt/apt.conf" <<END
 APT::Architecture "arm64";
 APT::Architectures { "arm64"; };
 APT::Sandbox::User "$(id -un)";
-Dir::Etc::SourceList "$arm/apt/sources.list";
-Dir::Etc::SourceParts "-";
 Dir::State::Lists "$arm/apt/lists";
 Dir::State::Status "$arm/apt/status";
 Dir::Cache::Archives "$arm/apt/archives";
