@@ -74,8 +74,7 @@ class Guards:
         reaches, numbers of an optimizer) is never shared.
         """
         walk = self._walk
-        is_of_one_call = walk.reads_grads or walk.asks_for_ids
-        is_of_one_call = is_of_one_call or walk.captured_leaves or walk.checks_of_body
+        is_of_one_call = bool(walk.reads_grads or walk.asks_for_ids or walk.captured_leaves or walk.checks_of_body)
         if is_of_one_call or self.reason(args, kwargs, leaves) is not None:
             return None
         other = copy.copy(self)

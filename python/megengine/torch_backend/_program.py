@@ -123,8 +123,8 @@ class Program:
             elif is_strided and passed_on is None and isinstance(value, torch.Tensor) and _known_steps(value):
                 self._copied += _bytes_of_copy(value)
         self._gives_tensors_alone = all(isinstance(each, torch.Tensor) for each in self._expected)
-        results = zip(self._expected, self._strided, self._passed_on, strict=True)
-        self._wanted = [_wanted(self.place, *each) for each in results if isinstance(each[0], torch.Tensor)]
+        wanted = zip(self._expected, self._strided, self._passed_on, strict=True)
+        self._wanted = [_wanted(self.place, *each) for each in wanted if isinstance(each[0], torch.Tensor)]
         self.draws = any(name_of(node).partition(".")[0] in RANDOM for node in graph.graph.nodes)
         self._outside = [*outside]
         if self._copied:
