@@ -64,7 +64,8 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_OVERFLOW",
      "silent: an integer from Python or NumPy that its dtype cannot hold becomes another one; default: OverflowError"},
     {"MEGJIT_ISA",
-     "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
+     "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; "
+     "on Arm neon, dotprod, i8mm, bf16 or sve2; default: the machine's"},
     {"MEGJIT_EMULATED_GPUS",
      "for tests: number of emulated devices gpu0, gpu1, ..., which compute on the host, asynchronously and in memory of their own"},
     {"MEGJIT_CARD_ARCH",

@@ -83,7 +83,10 @@ ANY = {
         torch_backend.backend.graph torch_backend.backend.example_inputs
     """,
     "a tree of whatever a body returns": "jit.results.reason_in_results.tree jit.results.refuse_used_up.tree",
-    "a tensor or an array": "onnx.functions.recurrent.laid_out.w onnx.functions.recurrent.laid_out.r onnx.functions.recurrent.laid_out.b",
+    "a tensor or an array": """
+        onnx.functions.recurrent.laid_out.w onnx.functions.recurrent.laid_out.r onnx.functions.recurrent.laid_out.b
+        onnx.functions.recurrent.real_weights.weights onnx.functions.recurrent.real_weights.scale onnx.functions.recurrent.real_weights.zero
+    """,
     "a Module, of a room above": "distributed.fsdp.fully_shard.module distributed.fsdp.gathered.module",
     "one of several layers, which share weight and bias": "module.qat.folded.layer module.quantized.with_weights.made",
 }
