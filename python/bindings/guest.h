@@ -13,7 +13,7 @@
 
 namespace megjit::python {
 
-// As DLPack's version 1 has them.
+// These structures are those of DLPack's version 1.
 struct CTensor {
     void* data = nullptr;
     int32_t device = 0, device_id = 0, rank = 0;

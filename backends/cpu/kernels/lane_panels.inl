@@ -41,8 +41,8 @@ struct Factor {
     Ints lane;
     int64_t offset = 0;
 };
-// That of lanes from `first` on, for a channel of their groups. is_spread: groups have several
-// channels.
+// Returns the factor of the lanes from `first` on, for a channel of their groups. is_spread: groups
+// have several channels.
 template <bool is_spread>
 MEGJIT_INLINE Factor factor_of(const LaneChannels& lanes, int64_t first, int64_t channel) {
     if (!is_spread) return {Ints{}, first};

@@ -27,7 +27,7 @@ DTYPES = {
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a call gives
 # What computes no float64 here.
 _NOT_IN_DOUBLE = re.compile(r"(addmm|mm|bmm|baddbmm|convolution|_?softmax|_log_softmax|native_.*norm|_scaled_dot|.*pool|upsample|grid_sampler|lstm|gru)")
-# Whose kernels for GPUs have elements of 32 bits at most.
+# Kernels of these for GPUs have elements of 32 bits at most.
 _NARROW_ON_GPUS = {"sort", "argsort", "topk", "kthvalue", "median", "cumsum", "cumprod", "index_add", "scatter_add", "index_put"}
 _TORCHS = os.path.dirname(torch.__file__) + os.sep  # layers, which are not the user's lines
 
