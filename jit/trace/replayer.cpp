@@ -273,7 +273,8 @@ bool Replayer::lacks_a_cast() const {
     const Event* event = next_event();
     if (!event || event->kind != EventKind::op || function_.options.capture_as_const) return false;
     const Node& recorded = record().op_of(*event);
-    if (recorded.op != &runtime::ops::cast() || function_.count_like(key_) >= kMostMismatches) return false;
+    if (recorded.op != &runtime::ops::cast() || function_.count_like(key_) >= kMostMismatches)
+        return false;
     const RecordId operand = recorded.inputs[0];
     return record().is_from_outside(operand) && !bound_[record()[operand].slot];
 }
