@@ -58,7 +58,16 @@ def _group_of(cls: type[Module], blocks: Tensor, bits: int) -> int:
     return group
 
 
-class BlockwiseLinear(Module):
+class _OfBlocks(Module):
+    """A layer whose ``weight`` is blocks, and takes those of a file as they are (_state.load)."""
+
+    bits: int
+
+    def _read_stored(self, blocks: StoredBlocks) -> Tensor:
+        return _as_tensor(type(self).__name__, blocks, self.bits)
+
+
+class BlockwiseLinear(_OfBlocks):
     """Computes ``y = x @ w.T + bias`` of weights in blocks of 4 or 8 bits, each with a float16
     scale (`functional.quantized.quantize_blocks`).
 
@@ -194,9 +203,6 @@ class BlockwiseLinear(Module):
         """
         return block_weights.linear_of_blocks(x, self.weight, self.bias, self.bits)
 
-    def _read_stored(self, blocks: StoredBlocks) -> Tensor:
-        return _as_tensor(type(self).__name__, blocks, self.bits)
-
     def _module_info_string(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
@@ -204,7 +210,7 @@ class BlockwiseLinear(Module):
         )
 
 
-class BlockwiseEmbedding(Module):
+class BlockwiseEmbedding(_OfBlocks):
     """Looks up rows of a table in blocks of 4 or 8 bits, each with a float16 scale; the rows that
     are looked up become float32. The table is not trained.
 
@@ -330,9 +336,6 @@ class BlockwiseEmbedding(Module):
             For an index outside the table.
         """
         return block_weights.dequantize_blocks(self.weight[inputs], self.bits)
-
-    def _read_stored(self, blocks: StoredBlocks) -> Tensor:
-        return _as_tensor(type(self).__name__, blocks, self.bits)
 
     def _module_info_string(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, bits={self.bits}, group={self.group}"

@@ -126,7 +126,7 @@ COPIES = "copies of arguments and results of other strides, or in memory of othe
 
 
 def owners_of(beside: int) -> list[tuple[int, str]]:
-    """Who has the bytes beside a graph."""
+    """Returns the bytes beside a graph by their owners, each with the words that tell of it."""
     buckets = min(beside, bucket_bytes())
     return [(beside - buckets, _OTHER_GRAPHS), (buckets, _BUCKETS)]
 
