@@ -227,7 +227,7 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
     if (const Difference found = difference(record(), op, attrs, inputs, &device);
         found.how != Fit::yes && !follow_another(fits)) {
         const Mismatch mismatch = in_words(found, op, attrs, inputs, device);
-        if (mismatch.retypes || may_record() || takes_other_type(inputs) || lacks_a_cast())
+        if (mismatch.retypes || may_record() || takes_other_type(inputs) || casts_otherwise(op))
             return go_on_recording(mismatch.why).on_op(op, attrs, inputs, device);
         // An op that cannot run is the user's error, as without a trace; the body may expect it.
         std::vector<Type> types;
@@ -267,16 +267,18 @@ bool Replayer::takes_other_type(std::span<const TensorRef> inputs) const {
     return has_other;
 }
 
-// Comes another op where a tensor from outside was cast that this call has not read? It may have
-// the wanted dtype by now. The ops that come read it, and are recorded.
-bool Replayer::lacks_a_cast() const {
+// Does a cast come or go where a tensor from outside was read that this call has not read? It may
+// have another dtype by now. The ops that come read it, and are recorded.
+bool Replayer::casts_otherwise(const OpDef& op) const {
     const Event* event = next_event();
     if (!event || event->kind != EventKind::op || function_.options.capture_as_const) return false;
     const Node& recorded = record().op_of(*event);
-    if (recorded.op != &runtime::ops::cast() || function_.count_like(key_) >= kMostMismatches)
+    const auto is_cast = [](const OpDef* one) { return one == &runtime::ops::cast(); };
+    if ((!is_cast(&op) && !is_cast(recorded.op)) || function_.count_like(key_) >= kMostMismatches)
         return false;
-    const RecordId operand = recorded.inputs[0];
-    return record().is_from_outside(operand) && !bound_[record()[operand].slot];
+    return std::ranges::any_of(recorded.inputs, [&](RecordId id) {
+        return record().is_from_outside(id) && !bound_[record()[id].slot];
+    });
 }
 
 void Replayer::note_variant(const std::string& what) {

@@ -80,7 +80,7 @@ private:
                                      const std::string& fix = "");
 
     bool takes_other_type(std::span<const TensorRef> inputs) const;
-    bool lacks_a_cast() const;
+    bool casts_otherwise(const OpDef& op) const;
 
     // Is there another version that this call fits, so far and by `fits`? If so, follows it.
     bool follow_another(const std::function<bool(const Record&)>& fits);

@@ -24,6 +24,8 @@ READS = {
     "first": lambda x, low: F.minimum(low, x),
     "beside a value": lambda x, low: F.minimum(low, x + 1),
     "behind it": lambda x, low: F.minimum(x + 1, low),
+    "beside its own type": lambda x, low: F.minimum(low, x.astype("float16")),
+    "behind its own type": lambda x, low: F.minimum(x.astype("float16"), low),
     "beside an integer": lambda x, low: F.minimum(low, x.astype("int32") + 1),
     "alone": lambda x, low: low.astype("float32"),
     "alone and last": lambda x, low: (x * 2, low.astype("float32"))[1],

@@ -78,7 +78,7 @@ LITERALS: dict[str, tuple[str, ...]] = {
     "hidden": ("-1e9", "-1e4", "float('-inf')", "-3.4028234663852886e38", "0.0", "3.0", "-5.0"),
 }
 
-NO_GRADIENT = re.compile(r"\w+ (==|<) \w+|F\.(arg(max|sort)|round|floor|ceil|sign)\(.*|.*\.astype\('u?int\d+'\)")
+NO_GRADIENT = re.compile(r"\(?\w+ [=<>]=? \w+(\)\.astype\('\w+'\))?|F\.(arg(max|sort)|round|floor|ceil|sign)\(.*|.*\.astype\('u?int\d+'\)")
 
 
 @dataclass(frozen=True)
@@ -305,8 +305,9 @@ def preamble(states: Sequence[tuple[str, str]], arguments: Collection[str], watc
     """All that stands before the functions."""
     names = [n for n, _ in states]
     text = language.head + ARGUMENTS_TEXT.format("".join(f'\n        "{n}": {made},' for n, made in ARGUMENTS.items() if n in arguments))
-    text += "\ndef start():\n" + f"    global {', '.join([*names, 'start_values'])}\n    {language.seed.format(3)}\n"
+    text += "\ndef start():\n" + f"    global {', '.join([*names, 'start_names', 'start_values'])}\n    {language.seed.format(3)}\n"
     text += "".join(f"    {n} = {made}\n" for n, made in states)
+    text += f"    start_names = {{name: globals()[name] for name in {names}}}\n"
     text += f"    start_values = [(t, {language.copy}) for t in watched()]\n"
     text += f"\ndef watched():\n    return [{watched}]\n"
     return text + language.restore + language.forget * ("opt" in names) + language.call

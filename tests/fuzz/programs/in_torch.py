@@ -37,6 +37,7 @@ def call(f, *args):
 _RESTORE = """
 @torch.no_grad()
 def restore():
+    globals().update(start_names)
     for tensor, value in start_values:
         tensor.copy_(value)
         tensor.grad = None

@@ -88,6 +88,7 @@ def call(f, *args):
 """,
     restore="""
 def restore():
+    globals().update(start_names)
     for tensor, value in start_values:
         tensor[...] = value
         if tensor.dtype != value.dtype:  # a step may update a state and fail afterwards
