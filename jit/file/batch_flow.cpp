@@ -36,7 +36,9 @@ public:
         for (size_t i = 0; i < nodes.size(); ++i)
             if (nodes[i].kind == NodeKind::op) pass(i, is_live[i]);
         for (size_t i = 0; i < version.notes.extent_reads.size(); ++i)
-            if (varies(version.notes.extent_reads[i].of)) reasons_.insert(reasons_.end(), i);
+            if (const ExtentOf& of = version.notes.extent_reads[i].of;
+                !types_[at(of.value)] || varies(of))
+                reasons_.insert(reasons_.end(), i);
     }
 
     const std::set<Reason>& reasons() const { return reasons_; }

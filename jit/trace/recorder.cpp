@@ -218,7 +218,14 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
     }
     is_static = is_static && small <= kMostStaticBytes;
     const NodeId id{static_cast<uint32_t>(record().graph.nodes().size())};
-    runtime::Results outputs = add(std::move(node), inputs, device, is_static);
+    runtime::Results outputs;
+    try {
+        outputs = add(std::move(node), inputs, device, is_static);
+    } catch (const runtime::UserError& error) {  // the body may catch it
+        for (const TensorRef& input : inputs)
+            note_caught(input, error.kind == runtime::ErrorKind::index);
+        throw;
+    }
     if (captures_) note_call(id, std::move(call), is_static);
     if (of_outside)
         for (const TensorRef& output : outputs)

@@ -54,6 +54,9 @@ public:
     void note_extents(const TensorRef& extents, const TensorRef& tensor);
     // The body takes the extent of an axis of `tensor`, or (-1) of all, for a number.
     void note_extent_read(const TensorRef& tensor, int axis);
+    // The body has caught an error of this operand: what it does then is true for these extents,
+    // and, in a call that computes as it goes, for these values.
+    void note_caught(const TensorRef& tensor, bool is_of_values);
     // Says where the extents in the attributes of the next op come from, if that op has any.
     void note_given(std::vector<GivenExtent> given) { given_ = std::move(given); }
     // Where element `index` of `tensor`, which stands in those attributes, comes from.

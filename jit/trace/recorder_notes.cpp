@@ -54,6 +54,13 @@ void Recorder::note_extent_read(const TensorRef& tensor, int axis) {
     axis < 0 ? note_extent_reads(all_extents(value)) : note_extent_reads({&one, 1});
 }
 
+void Recorder::note_caught(const TensorRef& tensor, bool is_of_values) {
+    note_extent_read(tensor, -1);
+    const bool is_place = !runtime::is_floating(tensor->type().dtype);
+    if (is_of_values && is_place && captures_ && !function_.options.symbolic)
+        note_value_read(*tensor, where_());
+}
+
 GivenExtent Recorder::given_by(const TensorRef& tensor, int index) const {
     GivenExtent given{.kind = GivenExtent::Kind::read};
     if (is_placeholder(*tensor)) {

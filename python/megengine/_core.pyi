@@ -1042,6 +1042,11 @@ def note_extent_read(tensor: Tensor, axis: int = -1) -> None:
     An extent, or (-1) all of them, is taken for a number: a dump keeps to it.
     """
 
+def note_caught(tensor: Tensor, is_of_values: bool) -> None:
+    """
+    The body has caught the error of a call with this operand, of its extents or of its values, too.
+    """
+
 def note_given(given: Sequence[object]) -> None:
     """
     Where the extents in the attributes of the next op come from, by axis: 0 the operands, 1 the program, 2 what the others leave, or a tensor and the number of its element.

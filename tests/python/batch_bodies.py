@@ -32,6 +32,20 @@ ATTENTION = layer(M.MultiHeadAttention(6, 2))
 RNN = layer(M.LSTM(6, 4, batch_first=True))
 
 # ---- of a [batch, 6] matrix
+def assigned(x, value):
+    y = x * 1
+    y[...] = value
+    return F.concat([x, y], axis=1)
+
+
+def caught(call, x):
+    """What a body does that catches the error of a call."""
+    try:
+        return F.flatten(call(x))[:2]
+    except (ValueError, IndexError, TypeError):
+        return F.flatten(x * 3)[:2]
+
+
 FOLLOW = {
     "relu": lambda x: F.relu(x) * 2 + 1,
     "linear": lambda x: F.matmul(x, W),
@@ -83,6 +97,24 @@ FOLLOW = {
 }
 # May be resized where the meaning is known, else refused.
 OTHERS = {
+    "assign a row to all": lambda x: assigned(x, F.ones((6,))),
+    "assign one row to all": lambda x: assigned(x, F.ones((1, 6))),
+    "assign a number to all": lambda x: assigned(x, 2.0),
+    "assign rows to all": lambda x: assigned(x, x * 2),
+    "assign by a condition of all": lambda x: F.where(F.ones_like(x[:, :1]) > 0, x, assigned(x, F.ones((6,)))[:, :6]),
+    "caught row": lambda x: caught(lambda x: x[3], x),
+    "caught rows": lambda x: caught(lambda x: x[3:4].reshape(6), x),
+    "caught reshape": lambda x: caught(lambda x: x.reshape(4, 6), x),
+    "caught product": lambda x: caught(lambda x: F.matmul(F.ones((2, 4)), x), x),
+    "caught sum": lambda x: caught(lambda x: x + F.ones((4, 6)), x),
+    "caught concat": lambda x: caught(lambda x: F.concat([x, F.ones((4, 2))], axis=1), x),
+    "caught split": lambda x: caught(lambda x: F.split(x, 4)[0], x),
+    "caught broadcast": lambda x: caught(lambda x: F.broadcast_to(x, (4, 6)), x),
+    "caught write": lambda x: caught(lambda x: written(F.ones((4, 6)), slice(None)) + x, x),
+    "caught choice": lambda x: caught(lambda x: F.where(F.ones((4, 6)) > 0, x, x), x),
+    "caught loss": lambda x: caught(lambda x: F.nn.cross_entropy(x, F.zeros((4,), dtype="int32")), x),
+    "caught mask": lambda x: caught(lambda x: x[F.ones((4, 6)) > 0], x),
+    "caught below": lambda x: caught(lambda x: caught(lambda x: x.reshape(7, 6), x.reshape(4, 6)), x),
     "rows": lambda x: x[:2] * 2,
     "a row": lambda x: x[0:1] + x,
     "the first": lambda x: x[0] + x,

@@ -56,6 +56,39 @@ def test_a_selection_by_what_is_always_the_same_is_dumped():
     np.testing.assert_array_equal(next(iter(model.run(Tensor([5.0, 6.0])).values())), [20, 24])
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: F.matmul(F.cond_take(a > 1, a)[0], Tensor(np.ones((3, 2), np.float32))),
+        lambda a: a[a > 1].reshape(3, 1),
+        lambda a: Tensor([1.0, 2.0, 3.0]) + a[a > 1],
+    ],
+)
+def test_an_error_that_is_caught_follows_from_what_is_selected(call, symbolic):
+    def fn(a):
+        try:
+            return call(a)
+        except ValueError:
+            return a * 2
+
+    with pytest.raises(RuntimeError, match=r"takes, at .*test_dump_refusals.py:\d+, how much it has selected for a number"):
+        dumped(fn, Tensor([1.0, 2.0, 3.0]), symbolic=symbolic)
+
+
+def test_an_error_that_is_caught_follows_from_places():
+    rows = Tensor([1.0, 2.0, 3.0])
+
+    def fn(places):
+        try:
+            return rows[places] * 1
+        except IndexError:
+            return rows * 2
+
+    with pytest.raises(RuntimeError, match="dump: "):
+        dumped(fn, Tensor(np.int32([1, 7])))
+
+
 def test_a_selection_that_no_result_reads_is_no_matter():
     def fn(a):
         a[a > 1]

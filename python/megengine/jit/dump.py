@@ -21,6 +21,7 @@ from ..core.scopes import lookups, note_name, recording
 from ..tensor import Tensor
 from . import metadata
 from .cases import make_cases
+from .caught import noting_caught_errors
 from .places import tensor_places
 
 
@@ -247,7 +248,8 @@ class Dumping:
         found: list[tuple[Callable[[], object], object]] = []
         outside = lookups.set(found)
         try:
-            value = self.__wrapped__(*args, **kwargs)
+            with noting_caught_errors() if _core.is_recording() else contextlib.nullcontext():
+                value = self.__wrapped__(*args, **kwargs)
         finally:
             lookups.reset(outside)
         if _core.is_recording():

@@ -333,6 +333,8 @@ def _reduce(emit: Emitter, call: Call) -> str:
     computed = np.dtype(np.int32) if call.dtype.name in _NARROW else call.dtype
     if call.op == "reduce_sum" and computed == np.int32:
         computed = np.dtype(np.int64)  # runtimes saturate sums that are out of range, but casts wrap, as our sums do
+    if call.op == "reduce_mean" and dtype.kind in "biu":
+        computed = np.dtype(np.float64)  # as our means add integers
     x = call.inputs[0] if dtype == computed else emit.cast(call.inputs[0], computed)
     y = reduced(emit, _REDUCTIONS[call.op], x, call.attrs["axes"], call.attrs["keepdims"])
     return y if computed == call.dtype else emit.cast(y, call.dtype)

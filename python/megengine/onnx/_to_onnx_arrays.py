@@ -73,6 +73,8 @@ def _slice_set(emit: Emitter, call: Call) -> str:
 
 @converts("pad")
 def _pad(emit: Emitter, call: Call) -> str:
+    if not call.shape:  # onnxruntime pads no number
+        return emit("Identity", call.inputs[0])
     widths = emit.ints((*call.attrs["before"], *call.attrs["after"]))
     if call.attrs["mode"] != "constant":
         return emit("Pad", call.inputs[0], widths, mode=call.attrs["mode"])

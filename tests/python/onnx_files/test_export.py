@@ -175,6 +175,7 @@ KERNEL = np.random.default_rng(4).normal(size=(4, 3, 3, 2)).astype(np.float32)
         *((lambda x, axis=axis: F.mean(x[:0], axis=axis), (X,)) for axis in (None, 0, 1)),
         (lambda x: F.loss.l1_loss(x[:0], x[:0] * 2), (X,)),
         *((f, (X > 0,)) for f in (F.abs, F.neg, F.square, F.sign, F.relu, F.relu6, lambda x: x + x, lambda x: x - x, lambda x: x * x, lambda x: F.maximum(x, x[::-1]))),
+        *((lambda x, mode=mode: F.pad(F.sum(x), (), mode=mode), (X,)) for mode in ("constant", "reflect", "replicate")),
         *((f, (np.int32(3),)) for f in (lambda x: F.expand_dims(x, 0), lambda x: x.reshape(-1), lambda x: F.transpose(x, ()), lambda x: F.one_hot(x, 5))),
     ],
 )  # fmt: skip
@@ -356,6 +357,14 @@ def test_sums_of_integers_wrap(dtype, axes):
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     x = np.array([[least, most], [least, 5]], dtype)
     agrees(lambda a: F.sum(a, axis=axes), x)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "int32"])
+@pytest.mark.parametrize("axes", [None, 0, 1])
+def test_means_of_integers_hold_every_integer(dtype, axes):
+    least, most = (False, True) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    x = np.array([[least, most], [most, least], [1, 5], [most, 3]]).astype(dtype)
+    agrees(lambda a: F.mean(a, axis=axes), x)
 
 
 def test_arguments_that_are_no_tensors_are_fixed():

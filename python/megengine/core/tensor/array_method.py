@@ -139,8 +139,11 @@ class ArrayMethodMixin(_Tensor):
             if not isinstance(value, _Tensor):
                 value = type(self)._plain(value, dtype=self.dtype, device=str(self.device))
             shape = self._tuple_shape
-            if value._tuple_shape != shape and shapes.broadcasts(value._tuple_shape, shape):
-                value = ops.broadcast_to(value, shape=shape)
+            if shapes.broadcasts(value._tuple_shape, shape):
+                if _core.records_for_dump():
+                    value = shapes.broadcast_to(value, _core.extents_tensor(self))
+                elif value._tuple_shape != shape:
+                    value = ops.broadcast_to(value, shape=shape)
             self._assign(
                 value
             )  # a value that fits no other way takes the place of the old one, shape and all

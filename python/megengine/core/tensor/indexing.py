@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import _core
 from ..._core import Tensor as _Tensor
-from ..._core import apply_const, is_tracing, note_rows_read, records_for_dump
+from ..._core import apply_const, is_tracing, note_extent_read, note_rows_read, records_for_dump
 from .. import ops
 from .shapes import Shape, note_new_axes, taken
 
@@ -409,6 +409,7 @@ def _masked_fill(x: _Tensor, mask: Any, value: Any, shape: Shape) -> "Tensor | N
         )
     value = as_operand(value, x)
     if not own and isinstance(mask, _Tensor) and 0 not in value._tuple_shape[:-len(shape) or None]:  # all of x or nothing of it
+        note_extent_read(x)
         return ops.where(mask, ops.reshape(_fit(value, (1, *shape)), shape=shape), x)
     if not own or any(extent != 1 for extent in value._tuple_shape):
         return None
