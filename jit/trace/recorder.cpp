@@ -54,8 +54,16 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     }
 }
 
+// An op that the body issued long before may fail here: where the body expects an error of the op
+// at hand and catches this one, the end of the call raises it again.
 void Recorder::catch_up() {
-    if (!function_.options.symbolic) compute_now(live_values());
+    if (function_.options.symbolic) return;
+    try {
+        compute_now(live_values());
+    } catch (const runtime::UserError& error) {
+        note_refusal(error);
+        throw;
+    }
 }
 
 // ---- ops

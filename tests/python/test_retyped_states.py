@@ -96,3 +96,31 @@ def test_a_body_that_changes_once_its_types_stay_is_refused():
     is_other = True
     with pytest.raises(RuntimeError, match="operator mismatch"):
         step(Tensor([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_an_error_of_earlier_ops_is_raised_though_the_body_catches_those_of_later_ones(mode):
+    weight, low, table = Tensor(np.ones(3, np.float32)), Tensor(np.ones(3, np.float16)), Tensor(np.ones((2, 8), np.float32))
+
+    def body(x, places):
+        weight[...] = weight + x
+        written = x * 1
+        written[places] = 7
+        try:
+            found = F.matmul(x, table)
+        except ValueError:
+            found = written * 2
+        low[...] = low * 0.5 + x
+        return found
+
+    step, x = trace(body, **mode), Tensor([1.0, 2.0, 3.0])
+    for number, places in enumerate([[0, 1], [0, 3], [1, 2], [0, 3]]):
+        if 3 in places:
+            with pytest.raises(IndexError):
+                step(x, Tensor(np.int32(places))).numpy()
+            weight[...] = 1 + x * (number + 1)
+        else:
+            expected = x.numpy() * 2
+            expected[places] = 14
+            np.testing.assert_array_equal(step(x, Tensor(np.int32(places))).numpy(), expected)
+        np.testing.assert_array_equal(weight.numpy(), 1 + x.numpy() * (number + 1))
