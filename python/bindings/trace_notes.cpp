@@ -77,11 +77,13 @@ void bind_trace_notes(nb::module_& m) {
             recorder->note_extent_read(tensor.value(), axis);
     }, nb::arg("tensor"), nb::arg("axis") = -1,
           "An extent, or (-1) all of them, is taken for a number: a dump keeps to it.");
-    m.def("note_caught", [](const Handle& tensor, bool is_of_values) {
+    m.def(
+        "note_caught",
+        [](const Handle& tensor, bool is_of_values) {
         if (Recorder* recorder = Recorder::running())
             recorder->note_caught(tensor.value(), is_of_values);
     }, nb::arg("tensor"), nb::arg("is_of_values"),
-          "The body has caught the error of a call with this operand, of its extents or of its values, too.");
+        "The body has caught the error of a call with this operand, of its extents or of its values, too.");
     m.def(
         "note_given",
         [](nb::sequence given) {
