@@ -95,8 +95,11 @@ class Statement:
         return set(WORD.findall("\n".join(self.lines())))
 
     def words_read(self) -> set[str]:
-        """Those of what is read for more than its shape, which needs no value."""
-        return set(WORD.findall(re.sub(r"\b\w+\.shape\b", "", "\n".join(self.lines()))))
+        """Those of what is read for more than its shape, which needs no value, and is not written as a whole before anything reads it."""
+        text = "\n".join(self.lines())
+        if self.name:
+            text = re.sub(rf"^{self.name} = \w+ \* 1\n{self.name}\[\.\.\.\] = ", "", text)
+        return set(WORD.findall(re.sub(r"\b\w+\.shape\b", "", text)))
 
     def has_gradient(self) -> bool:
         """Whether its value has a gradient of what it reads: no comparison, no place, no integer and no step has one."""
