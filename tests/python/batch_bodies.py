@@ -38,6 +38,12 @@ def assigned(x, value):
     return F.concat([x, y], axis=1)
 
 
+def assigned_to(y, value):
+    y = y * 1
+    y[...] = value
+    return y
+
+
 def caught(call, x):
     """What a body does that catches the error of a call."""
     try:
@@ -101,6 +107,9 @@ OTHERS = {
     "assign one row to all": lambda x: assigned(x, F.ones((1, 6))),
     "assign a number to all": lambda x: assigned(x, 2.0),
     "assign rows to all": lambda x: assigned(x, x * 2),
+    "assign to all of another": lambda x: assigned_to(F.ones((4, 6)), x),
+    "assign to all of one": lambda x: assigned_to(F.ones((1, 6)), x),
+    "assign to all of a row": lambda x: assigned_to(F.ones((6,)), x),
     "assign by a condition of all": lambda x: F.where(F.ones_like(x[:, :1]) > 0, x, assigned(x, F.ones((6,)))[:, :6]),
     "caught row": lambda x: caught(lambda x: x[3], x),
     "caught rows": lambda x: caught(lambda x: x[3:4].reshape(6), x),

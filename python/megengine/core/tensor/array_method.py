@@ -139,11 +139,13 @@ class ArrayMethodMixin(_Tensor):
             if not isinstance(value, _Tensor):
                 value = type(self)._plain(value, dtype=self.dtype, device=str(self.device))
             shape = self._tuple_shape
-            if shapes.broadcasts(value._tuple_shape, shape):
-                if _core.records_for_dump():
-                    value = shapes.broadcast_to(value, _core.extents_tensor(self))
-                elif value._tuple_shape != shape:
-                    value = ops.broadcast_to(value, shape=shape)
+            if not shapes.broadcasts(value._tuple_shape, shape):
+                note_extent_read(value)  # of another batch it might fit
+                note_extent_read(self)
+            elif _core.records_for_dump():
+                value = shapes.broadcast_to(value, _core.extents_tensor(self))
+            elif value._tuple_shape != shape:
+                value = ops.broadcast_to(value, shape=shape)
             self._assign(
                 value
             )  # a value that fits no other way takes the place of the old one, shape and all
