@@ -155,6 +155,8 @@ def is_settled(program: Program, text: str, call: int) -> bool:
     want = run(text, ways.eager, language=program.language)[call]
     are_halves = re.search(r"float16|\bhalf\b|\blow\b", text)
     step, tolerance = (4e-3, 8e-3) if are_halves else (2e-5, 2e-3)
+    if "optim.Adam" in text:  # it makes a part of a step of a gradient that is rounding alone, of a bias before softmax, say
+        tolerance /= 10
     for seed in range(6):
 
         def nudge(scope: dict[str, Any], seed: int = seed) -> None:

@@ -183,7 +183,7 @@ class AtItsLimit:
         shapes = tuple(a.shape for a in args)
         limit, f = self.known.get(shapes) or (1, trace(self.function, memory_limit=1, **self.options))
         refusals = Counter()  # by the lines that they name: each part of a body between two selections is planned by itself
-        most = 2  # the second call may have states that the first one makes
+        most = 3  # the part before a selection may name the same line, and the second call may have states that the first one makes
         while True:
             drawn = mge.random.get_state()
             before = device.get_allocated_memory()
