@@ -22,6 +22,7 @@ const std::vector<Product> kProducts = {
     {"matrix", "matmul", {33, 70}, {70, 45}, transposed(0, 0)},
     {"long_inner", "matmul", {5, 3000}, {40, 3000}, transposed(0, 1)},
     {"shared_b", "matmul", {2, 3, 16, 64}, {64, 48}, transposed(0, 0)},
+    {"runs_of_rows", "matmul", {2, 50, 64}, {64, 48}, transposed(0, 0)},
     {"batched", "matmul", {3, 20, 31}, {3, 17, 31}, transposed(0, 1)},
     {"column", "matmul", {50, 7}, {7, 1}, transposed(0, 0)},
     {"row", "matmul", {64, 1}, {64, 100}, transposed(1, 0)},
