@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -385,8 +385,17 @@ def _recurrent_of_8_bits(a: Application) -> fx.Node | None:
     known = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
     if any(array is None for array in known):
         return None
-    pairs = ((1, known[:3]), (2, known[3:]))
-    weights = [a.builder.store(a.inputs[k].name, recurrent.real_weights(*rows)) for k, rows in pairs]
+    w, r = (replace(a.inputs[k], array=recurrent.real_weights(*rows)) for k, rows in ((1, known[:3]), (2, known[3:])))
+    b = a.input(3)
+    directions = 2 if a.attrs.get("direction") == "bidirectional" else 1
+    modes = [recurrent.mode_of("LSTM", number, **a.attrs) for number in range(directions)]
+    is_whole = None not in modes and _have_full_length(a) and a.input(7) is None and (b is None or b.array is not None)
+    if is_whole:
+        rows = [_laid_out(a.builder, "LSTM", number, w, r, b) for number in range(directions)]
+        states = [a.input(place) and a.tensor(place) for place in (5, 6)]
+        more = {key: a.attrs[key] for key in ("direction",) if key in a.attrs}
+        return a.call(recurrent.layers, a.tensor(0), states, rows, modes=modes, rounded=True, **more)
+    weights = [a.builder.store(operand.name, operand.array) for operand in (w, r)]
     others = [a.input(place) and a.tensor(place) for place in range(3, 8)]
     return a.call(recurrent.lstm_of_rounded, a.tensor(0), *weights, *others, **a.attrs)
 
