@@ -27,11 +27,11 @@ const RecurrentCells& recurrent_cells() {
     return cells;
 }
 
-// A few rows, whose weights are in the cache, are multiplied by one thread from the weights as they
-// lie there: a step of 1 x 64 states took 6.7 us with oneDNN's product, of which 0.3 are
-// arithmetic.
+// A few rows are multiplied by the weights as they lie there: packing 4 MB takes as long as reading
+// them for several steps, and a step of 1 x 64 states took 6.7 us with oneDNN's product, of which
+// 0.3 are arithmetic.
 constexpr int64_t kFewRows = 4;
-constexpr size_t kFewBytes = size_t{512} << 10;  // of weights
+constexpr int64_t kFewGrain = 64 << 10;  // this many weights are worth a thread
 
 // Computes y = x w for [rows, inner] and [inner, columns], with w packed. The rows are divided into
 // parts, one for each thread, which go through all steps without waiting for each other; where that
@@ -47,8 +47,7 @@ public:
     // in_parts: no row depends on others between two products.
     PackedProduct(const OpCall& call, int64_t rows, const Matrix& w, bool in_parts)
         : inner_(w.rows), columns_(w.columns) {
-        const auto bytes = static_cast<size_t>(inner_ * columns_) * sizeof(float);
-        if (rows <= kFewRows && w.column_step != 1 && bytes <= kFewBytes) {
+        if (rows <= kFewRows && w.column_step != 1) {
             workspace_ = static_cast<size_t>(rows * columns_) * sizeof(float);
             parts_.emplace_back().rows = rows;
             return;
@@ -88,7 +87,10 @@ public:
     void run(const Part& part, const float* x, const float* w, char* work, const Step& step) const {
         if (!pack_) {
             auto* const y = reinterpret_cast<float*>(work);
-            recurrent_cells().few_rows({part.rows, inner_, columns_, x, w, y});
+            parallel_for(columns_, std::max<int64_t>(1, kFewGrain / inner_), 16,
+                         [&](int64_t lo, int64_t hi) {
+                recurrent_cells().few_rows({part.rows, inner_, columns_, x, w, y, lo, hi});
+            });
             return over_rows(part, y, step);
         }
         void *in[] = {const_cast<float*>(x) + part.first * inner_, work}, *to = work + part.result;

@@ -65,6 +65,7 @@ struct FewRows {
     const float* x;  // [rows, inner]
     const float* w;  // [columns, inner]
     float* y;  // [rows, columns]
+    int64_t first, end;  // the columns that are wanted
 };
 
 struct RecurrentCells {

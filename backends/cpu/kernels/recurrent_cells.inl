@@ -201,8 +201,8 @@ void few_rows(const FewRows& p) {
     const float* rows[kLanes];
     Floats sums[kLanes] = {};
     for (int64_t row = 0; row < p.rows; ++row)
-        for (int64_t column = 0; column < p.columns; column += kLanes) {
-            const int64_t left = p.columns - column;
+        for (int64_t column = p.first; column < p.end; column += kLanes) {
+            const int64_t left = p.end - column;
             const int count = static_cast<int>(left < kLanes ? left : kLanes);
             for (int j = 0; j < kLanes; ++j)  // behind the last one: the last one again
                 rows[j] = p.w + (column + (j < count ? j : count - 1)) * p.inner;

@@ -17,7 +17,7 @@ from ..core._registry import enters
 from ._builder import Builder, Operand
 from ._folding import OF_SIZES
 from ._read import name_of as name_of_op
-from .functions import COUNTERPARTS, recurrent
+from .functions import COUNTERPARTS, quantized, recurrent
 from .functions._table import axis_of, dtype_of
 from .functions.elementwise import cast
 from .functions.narrow import name_of
@@ -445,6 +445,20 @@ def _matmul(a: Application) -> fx.Node | None:
     if a.inputs[0].dtype in ("int64", "float64"):
         return None
     return a.call(F.matmul, *a.tensors()) if None not in shapes and all(len(shape) > 1 for shape in shapes) else None
+
+
+@simple("MatMulInteger")
+def _matmul_of_bytes(a: Application) -> fx.Node | None:
+    """A constant right factor is stored as int8, with the sums of its columns."""
+    b, zero, ranks = a.inputs[1], a.input(3), [len(operand.shape or ()) for operand in a.inputs[:2]]
+    if b.array is None or min(ranks) < 2 or (zero is not None and (zero.array is None or zero.array.ndim > 1)):
+        return None
+    key = ("MatMulInteger", b.name, zero and zero.name)
+    if key not in a.builder.laid_out:
+        names = (b.name, f"{b.name}_columns", f"{b.name}_zero")
+        arrays = quantized.signed_factor(b.array, zero and zero.array)
+        a.builder.laid_out[key] = [None if array is None else a.builder.store(name, array) for name, array in zip(names, arrays, strict=True)]
+    return a.call(quantized.times_bytes, a.tensor(0), *a.builder.laid_out[key], a.input(2) and a.tensor(2))
 
 
 @simple("Gemm")
