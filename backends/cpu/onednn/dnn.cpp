@@ -90,7 +90,7 @@ public:
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
         const auto run = [&] { execute(inputs, outputs, static_cast<char*>(workspace)); };
-        if (is_alone_) with_threads(1, std::ref(run));  // copying `run` would allocate
+        if (is_alone_) with_threads(threads_, std::ref(run));  // copying `run` would allocate
         else with_helpers(threads_, std::ref(run));
     }
 

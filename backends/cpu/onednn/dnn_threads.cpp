@@ -56,9 +56,8 @@ Crew& find_crew(int places) {
 class Lease {
 public:
     explicit Lease(int places) {
-        Crew*& last = last_[places == 1];
-        if (!last || last->places != places || !last->take()) last = &find_crew(places);
-        crew_ = last;
+        if (!last_ || last_->places != places || !last_->take()) last_ = &find_crew(places);
+        crew_ = last_;
     }
     ~Lease() { crew_->is_taken.store(false, std::memory_order_release); }
     Lease(const Lease&) = delete;
@@ -67,10 +66,10 @@ public:
     Crew* operator->() const { return crew_; }
 
 private:
-    static thread_local Crew* last_[2];  // the last crews of this thread: of more places, of one
+    static thread_local Crew* last_;  // the last crew of this thread
     Crew* crew_ = nullptr;
 };
-thread_local Crew* Lease::last_[2] = {};
+thread_local Crew* Lease::last_ = nullptr;
 
 }  // namespace
 

@@ -26,8 +26,11 @@ struct OfRows {
         : inputs(call.inputs.begin(), call.inputs.end()),
           output{result.dtype, {rows, p.n}, result.layout} {
         inputs[0] = {inputs[0].dtype, {rows, p.k}, inputs[0].layout};
-        for (const runtime::EpilogueStep& step : p.steps)
+        for (const runtime::EpilogueStep& step : p.steps) {
             if (step.kind == runtime::EpilogueKind::add) inputs[step.operand] = output;
+            if (step.kind == runtime::EpilogueKind::bias)  // it had the rank of the whole result
+                inputs[step.operand].shape = {p.n};
+        }
     }
     std::vector<Type> inputs;
     Type output;
