@@ -24,6 +24,7 @@ public:
     bool takes(const runtime::Tensors& arguments) const {
         return version_->key.describes(arguments);
     }
+    size_t hash() const { return version_->key.hash; }
     // Compares also what it captures: by slot, null where that is not said yet.
     bool fits(const runtime::Tensors& arguments, const runtime::Tensors& captured) const;
     // What the call runs; the first use compiles it. Never wait for it while a handle is empty.

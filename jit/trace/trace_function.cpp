@@ -34,9 +34,15 @@ CallKey key_of(std::span<const TensorRef> arguments) {
     for (const TensorRef& argument : arguments) {
         key.arguments.push_back(
             {argument->type(), &argument->device(), places.add(argument->id())});
-        key.hash = hash_value(argument->type(), key.hash);
     }
+    key.hash = hash_of(arguments);
     return key;
+}
+
+size_t hash_of(std::span<const TensorRef> arguments) {
+    size_t hash = 0;
+    for (const TensorRef& argument : arguments) hash = hash_value(argument->type(), hash);
+    return hash;
 }
 
 bool CallKey::describes(std::span<const TensorRef> others) const {
@@ -269,7 +275,7 @@ Record Version::prefix(uint32_t events) const {
 std::string TraceFunction::reason_for(const CallKey& key) const {
     const std::lock_guard lock(mutex_);
     if (versions_.empty()) return "it was the first call";
-    const auto &now = key.arguments, &last = versions_.front()->key.arguments;
+    const auto &now = key.arguments, &last = versions_.front().version->key.arguments;
     if (last.size() != now.size())
         return runtime::cat("the call has ", now.size(), " tensors, not ", last.size());
     for (size_t i = 0; i < now.size(); ++i)
@@ -283,35 +289,46 @@ std::string TraceFunction::reason_for(const CallKey& key) const {
     return "two arguments are one tensor, or no longer are";
 }
 
+// Versions whose keys have one hash stand in the order of their use, as all do.
+std::vector<std::shared_ptr<Version>> TraceFunction::like(const CallKey& key) const {
+    std::vector<std::shared_ptr<Version>> found;
+    const auto same = by_hash_.find(key.hash);
+    if (same == by_hash_.end()) return found;
+    for (const Order::iterator held : same->second)
+        if (held->version->key == key) found.push_back(held->version);
+    return found;
+}
+
 size_t TraceFunction::count_like(const CallKey& key) const {
     const std::lock_guard lock(mutex_);
-    return static_cast<size_t>(
-        std::ranges::count_if(versions_, [&](const auto& version) { return version->key == key; }));
+    return like(key).size();
 }
 
 bool TraceFunction::always_retypes(const CallKey& key) const {
     const std::lock_guard lock(mutex_);
-    return std::ranges::all_of(
-        versions_, [&](const auto& version) { return version->key != key || version->retypes; });
+    return std::ranges::all_of(like(key),
+                               [](const auto& version) -> bool { return version->retypes; });
 }
 
 std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
     const std::lock_guard lock(mutex_);
-    for (const auto& version : versions_)
-        if (version->key == key) return version;
+    const auto same = by_hash_.find(key.hash);
+    if (same == by_hash_.end()) return nullptr;
+    for (const Order::iterator held : same->second)
+        if (held->version->key == key) return held->version;
     return nullptr;
 }
 
 std::shared_ptr<Version> TraceFunction::find_alternative(
-    const Version& like, uint32_t event, const std::function<bool(const Version&)>& fits) {
+    const Version& other, uint32_t event, const std::function<bool(const Version&)>& fits) {
     std::vector<std::shared_ptr<Version>> versions;  // constants are compared without the lock
     {
         const std::lock_guard lock(mutex_);
-        versions.assign(versions_.begin(), versions_.end());
+        versions = like(other.key);
     }
     for (const auto& version : versions)
-        if (version.get() != &like && version->key == like.key &&
-            version->record.same_prefix(like.record, event) && fits(*version))
+        if (version.get() != &other && version->record.same_prefix(other.record, event) &&
+            fits(*version))
             return version;
     return nullptr;
 }
@@ -321,46 +338,75 @@ void TraceFunction::lend_memory(Version& version) const {
     version.weights = weights_;
 }
 
+// Takes a version out; what goes with it goes when `left` does, after the lock.
+void TraceFunction::leave(Order::iterator held, std::vector<std::shared_ptr<Version>>& left) {
+    const auto same = by_hash_.find(held->version->key.hash);
+    std::erase(same->second, held);
+    if (same->second.empty()) by_hash_.erase(same);
+    held_bytes_ -= held->bytes;
+    left.push_back(std::move(held->version));
+    versions_.erase(held);
+}
+
 void TraceFunction::add(std::shared_ptr<Version> version) {
-    std::vector<std::shared_ptr<Version>> old = versions();  // goes after the lock
-    size_t kept = 0;
-    for (size_t bytes = 0; kept < old.size(); ++kept)
-        if ((bytes += old[kept]->held_bytes()) > options.version_bytes) break;
-    old.erase(old.begin(), old.begin() + static_cast<std::ptrdiff_t>(kept));
+    std::vector<std::shared_ptr<Version>> left;
     const std::lock_guard lock(mutex_);
-    for (const auto& oldest : old) dropped_ += std::erase(versions_, oldest);
-    versions_.push_front(std::move(version));
+    for (; !versions_.empty() && held_bytes_ > options.version_bytes; ++dropped_)
+        leave(std::prev(versions_.end()), left);
+    SameHash& same = by_hash_[version->key.hash];
+    versions_.push_front({std::move(version)});
+    same.insert(same.begin(), versions_.begin());
 }
 
 void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
     std::shared_ptr<Version> old = version;  // goes after the lock
+    const size_t bytes = version->held_bytes();
     const std::lock_guard lock(mutex_);
     old.swap(latest_);
-    auto found = std::find(versions_.begin(), versions_.end(), version);
-    if (found == versions_.end() || found == versions_.begin()) return;
-    std::rotate(versions_.begin(), found, found + 1);
+    const auto same = by_hash_.find(version->key.hash);
+    if (same == by_hash_.end()) return;
+    const auto found = std::ranges::find_if(
+        same->second, [&](const auto& held) { return held->version == version; });
+    if (found == same->second.end()) return;
+    const Order::iterator held = *found;
+    std::rotate(same->second.begin(), found, found + 1);
+    versions_.splice(versions_.begin(), versions_, held);
+    held_bytes_ += bytes - held->bytes;
+    held->bytes = bytes;
 }
 
 void TraceFunction::forget(const CallKey& key) {
-    std::vector<std::shared_ptr<Version>> old = versions();  // goes after the lock
-    std::erase_if(old, [&](const auto& version) { return !(version->key == key); });
+    std::vector<std::shared_ptr<Version>> left;
     const std::lock_guard lock(mutex_);
-    for (const auto& version : old) std::erase(versions_, version);
+    const auto same = by_hash_.find(key.hash);
+    if (same == by_hash_.end()) return;
+    for (const Order::iterator held : SameHash(same->second))
+        if (held->version->key == key) leave(held, left);
 }
 
 void TraceFunction::clear() {
-    std::deque<std::shared_ptr<Version>> old;  // goes after the lock
+    Order old;  // goes after the lock
     std::shared_ptr<Version> latest;
     std::unique_lock lock(mutex_);
     old.swap(versions_);
     latest.swap(latest_);
+    by_hash_.clear();
+    held_bytes_ = 0;
     lock.unlock();
     arenas_->give_up();
 }
 
 std::vector<std::shared_ptr<Version>> TraceFunction::versions() const {
+    std::vector<std::shared_ptr<Version>> all;
     const std::lock_guard lock(mutex_);
-    return {versions_.begin(), versions_.end()};
+    all.reserve(versions_.size());
+    for (const Held& held : versions_) all.push_back(held.version);
+    return all;
+}
+
+size_t TraceFunction::version_count() const {
+    const std::lock_guard lock(mutex_);
+    return versions_.size();
 }
 
 std::shared_ptr<Version> TraceFunction::latest() const {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -51,6 +51,7 @@ struct CallKey {
     bool describes(std::span<const TensorRef> others) const;  // are they of such a call?
 };
 CallKey key_of(std::span<const TensorRef> arguments);
+size_t hash_of(std::span<const TensorRef> arguments);  // of their key
 
 // A segment and the program that runs it.
 struct CompiledSegment {
@@ -157,6 +158,7 @@ public:
     std::string explain() const;
 
     std::vector<std::shared_ptr<Version>> versions() const;  // newest use first
+    size_t version_count() const;
     std::shared_ptr<Version> latest() const;  // what the last call ran, or null
     // The segments of the latest version with all kernels, for which the call waits. UserError
     // before the first call.
@@ -166,10 +168,22 @@ public:
     const TraceOptions options;
 
 private:
+    struct Held {
+        std::shared_ptr<Version> version;
+        size_t bytes = 0;  // of it, when it was used last
+    };
+    using Order = std::list<Held>;
+    // These need the lock. Of a key's versions those used last come first.
+    using SameHash = std::vector<Order::iterator>;
+    void leave(Order::iterator held, std::vector<std::shared_ptr<Version>>& left);
+    std::vector<std::shared_ptr<Version>> like(const CallKey& key) const;
+
     std::shared_ptr<Arenas> arenas_;
     const std::shared_ptr<BoundWeights> weights_ = std::make_shared<BoundWeights>();
     mutable runtime::Mutex mutex_{"the versions of a function"};
-    std::deque<std::shared_ptr<Version>> versions_;  // newest use first
+    Order versions_;  // newest use first
+    std::unordered_map<size_t, SameHash> by_hash_;  // of their keys
+    size_t held_bytes_ = 0;  // sum of Held::bytes
     std::shared_ptr<Version> latest_;
     uint64_t dropped_ = 0;
 };

@@ -181,9 +181,9 @@ void DirectCall::complete(const jit::TraceFunction& function,
     call_ = std::make_unique<jit::DirectCall>(function, std::move(version), std::move(wanted_));
 }
 
-void DirectCall::set_facts(nb::object facts, nb::object result_of) {
-    facts_ = facts ? nb::inst_ptr<Facts>(facts) : nullptr;
-    facts_held_ = std::move(facts);
+void DirectCall::set_facts(const Facts* facts, nb::object result_of, uint64_t opening) {
+    facts_ = facts;
+    opening_ = opening;
     result_of_ = std::move(result_of);
 }
 
@@ -363,7 +363,6 @@ nb::list DirectCall::results_of(const Tensors& values, const nb::list& arguments
 }
 
 int DirectCall::traverse(visitproc visit, void* arg) const {
-    Py_VISIT(facts_held_.ptr());
     Py_VISIT(result_of_.ptr());
     for (const SlotSource& source : sources_) Py_VISIT(source.object.ptr());
     for (const Update& update : updates_) Py_VISIT(update.object.ptr());

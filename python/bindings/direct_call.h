@@ -27,11 +27,12 @@ public:
     void complete(const jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
 
     uint64_t guards() const { return guards_; }
-    // Until they are null again: calls that these facts take, and for which they hold, need no
-    // guards, and `result_of` makes their result from what run() gives.
-    void set_facts(nb::object facts, nb::object result_of);
-    const Facts* facts() const { return facts_; }
+    // In this opening (DirectCalls), calls that these facts take, and for which they hold, need no
+    // guards, and `result_of` makes their result from what run() gives. The caller keeps the facts.
+    void set_facts(const Facts* facts, nb::object result_of, uint64_t opening);
+    const Facts* facts_of(uint64_t opening) const { return opening_ == opening ? facts_ : nullptr; }
     const nb::object& result_of() const { return result_of_; }
+    size_t hash() const { return call_->hash(); }  // of the types of the arguments
     // Is it a call like the recorded one, by the types of its arguments?
     bool takes(const Tensors& arguments) const { return call_ && call_->takes(arguments); }
     // Tensors whose .grad each call sets anew: guards leave it to run().
@@ -116,7 +117,8 @@ private:
     std::string reason_, read_at_;
     uint64_t guards_ = 0;
     const Facts* facts_ = nullptr;
-    nb::object facts_held_, result_of_;
+    uint64_t opening_ = 0;
+    nb::object result_of_;
 };
 
 }  // namespace megjit::python

@@ -8,7 +8,7 @@
 
 #include "jit/trace/recorder.h"
 #include "python/bindings/capture.h"
-#include "python/bindings/direct_call.h"
+#include "python/bindings/direct_calls.h"
 #include "python/bindings/facts.h"
 #include "python/bindings/handle.h"
 #include "python/bindings/held.h"
@@ -76,12 +76,8 @@ public:
     void begin_capture(nb::list arguments) {
         const Tensors given = values_of(arguments);
         function.forget(jit::key_of(given));
-        std::vector<std::shared_ptr<DirectCall>> dropped;
-        for (const auto& direct : direct_)
-            if (direct->takes(given)) dropped.push_back(direct);
-        for (const auto& direct : dropped) std::erase(direct_, direct);
-        for (const auto& direct : direct_)
-            direct->set_facts({}, {});  // until Python sets them again
+        direct_.drop_like(given);
+        direct_.close();
         TracedCall::begin(this, function, arguments, std::make_unique<Capture>(false));
     }
 
@@ -118,8 +114,8 @@ public:
                                       : "the body leaves the trace");
         }
         made->complete(function, call->session().version());
-        direct_.insert(direct_.begin(), made);
-        while (direct_.size() > function.versions().size()) direct_.pop_back();  // used longest ago
+        direct_.add(made);
+        while (direct_.size() > function.version_count()) direct_.drop_oldest();
         return made->reason().empty() ? nb::none() : nb::cast(made->reason());
     }
 
@@ -130,75 +126,58 @@ public:
 
     // Lists what calls that pass these guards rebind, arguments aside.
     nb::list updated(uint64_t guards) const {
-        const auto found = std::ranges::find(direct_, guards, &DirectCall::guards);
-        return found == direct_.end() ? nb::list() : (*found)->updated();
+        const DirectCalls::Call found = direct_.find(guards);
+        return found ? found->updated() : nb::list();
     }
 
     // The guards of the recording for arguments of these types; 0: there is none.
-    uint64_t guards_for(nb::list arguments) {
-        const Tensors given = values_of(arguments);
-        const auto found =
-            std::ranges::find_if(direct_, [&](const auto& direct) { return direct->takes(given); });
-        if (found == direct_.end()) return 0;
-        std::rotate(direct_.begin(), found, found + 1);
-        return direct_.front()->guards();
+    uint64_t guards_for(nb::list arguments) const {
+        const DirectCalls::Call found = direct_.find(values_of(arguments));
+        return found ? found->guards() : 0;
     }
-    std::vector<uint64_t> all_guards() const {
-        std::vector<uint64_t> all;
-        for (const auto& direct : direct_) all.push_back(direct->guards());
-        return all;
-    }
+    // The guards of recordings that were dropped since the last time that this was asked.
+    std::vector<uint64_t> take_gone_guards() { return direct_.take_gone(); }
 
     // Returns the results' tensors, flat, of a call without the body; None when it needs the body.
     // Threads that call one function wait for each other here, for its handles change hands
     // meanwhile.
     nb::object run_direct(nb::list arguments, uint64_t guards) {
         const runtime::Turn::Held turn = direct_turn_.take();
-        return run_found(std::ranges::find(direct_, guards, &DirectCall::guards), arguments);
+        return run_found(direct_.find(guards), arguments);
     }
 
     // From here on calls of the recording with these guards do without Python (DirectCall).
     void set_facts(uint64_t guards, nb::handle_t<Facts> facts, nb::object result_of) {
-        const auto found = std::ranges::find(direct_, guards, &DirectCall::guards);
-        if (found != direct_.end()) (*found)->set_facts(nb::borrow(facts), std::move(result_of));
+        direct_.open(guards, nb::borrow(facts), std::move(result_of));
     }
 
     bool may_do_without_python() const { return !direct_.empty(); }
     // Returns the result of such a call; null where Python must be asked.
     nb::object result_without_python(PyObject* const* arguments, size_t count, PyObject* names) {
-        for (size_t i = 0; i < direct_.size(); ++i) {
-            const std::shared_ptr<DirectCall> direct = direct_[i];  // another thread may drop it
-            nb::list tensors;
-            if (!direct->facts() || !direct->facts()->takes(arguments, count, names, tensors) ||
-                !direct->takes(values_of(tensors)))
-                continue;
-            const nb::object result_of = direct->result_of();
-            if (!direct->facts()->hold_all()) return {};
-            const nb::object flat = run_direct(tensors, direct->guards());
-            return flat.is_none() ? nb::object() : result_of(flat);
-        }
-        return {};
+        nb::list tensors;
+        const DirectCalls::Call direct = direct_.taking(arguments, count, names, tensors);
+        if (!direct) return {};
+        const nb::object result_of = direct->result_of();
+        if (!direct_.holds(*direct)) return {};
+        const nb::object flat = run_direct(tensors, direct->guards());
+        return flat.is_none() ? nb::object() : result_of(flat);
     }
 
     // Runs a call without guards, as it was recorded for arguments of these types.
     nb::object replay(nb::list arguments) {
         const runtime::Turn::Held turn = direct_turn_.take();
-        const Tensors given = values_of(arguments);
-        return run_found(
-            std::ranges::find_if(direct_, [&](const auto& each) { return each->takes(given); }),
-            arguments);
+        return run_found(direct_.find(values_of(arguments)), arguments);
     }
 
     // Tells the cycle collector which Python objects this holds: captured objects may lead back to
     // the function.
     int traverse(visitproc visit, void* arg) const {
-        for (const auto& direct : direct_)
-            if (const int status = direct->traverse(visit, arg)) return status;
+        if (const int status = direct_.traverse(visit, arg)) return status;
         for (const nb::object& holder : recorded_.holders) Py_VISIT(holder.ptr());
         return 0;
     }
     void drop_objects() {
-        const auto dropped = std::exchange(direct_, {});
+        const auto dropped = direct_.take_all();
         const auto recorded = std::exchange(recorded_, {});
     }
 
@@ -210,13 +189,11 @@ public:
     jit::TraceFunction function;
 
 private:
-    using DirectCalls = std::vector<std::shared_ptr<DirectCall>>;  // newest use first
-
-    nb::object run_found(DirectCalls::iterator found, const nb::list& arguments) {
-        if (found == direct_.end()) return nb::none();
-        std::rotate(direct_.begin(), found, found + 1);
-        const std::shared_ptr<DirectCall> current = direct_.front();  // another thread may drop it
-        return current->run(arguments);
+    // Takes a reference, for another thread may drop the call.
+    nb::object run_found(const DirectCalls::Call found, const nb::list& arguments) {
+        if (!found) return nb::none();
+        direct_.note_use(*found);
+        return found->run(arguments);
     }
 
     std::unique_ptr<TracedCall> taken(const nb::list& arguments) const {
@@ -335,7 +312,8 @@ void bind_trace(nb::module_& m) {
         .def("tensors_with_grads", &PyTrace::tensors_with_grads,
              nb::sig("def tensors_with_grads(self) -> list[Tensor]"))
         .def("guards_for", &PyTrace::guards_for, nb::arg("arguments"))
-        .def("all_guards", &PyTrace::all_guards)
+        .def("take_gone_guards", &PyTrace::take_gone_guards,
+             "Gives the guards of what was dropped since the last time that this was asked.")
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
         .def(
             "set_facts", &PyTrace::set_facts, nb::arg("guards"), nb::arg("facts"),
@@ -369,7 +347,7 @@ void bind_trace(nb::module_& m) {
     }, nb::arg("of_all_versions") = false)
         .def("explain", [](const PyTrace& self) { return self.function.explain(); })
         .def_prop_ro("version_count",
-                     [](const PyTrace& self) { return self.function.versions().size(); })
+                     [](const PyTrace& self) { return self.function.version_count(); })
         .def_prop_ro("dropped_versions",
                      [](const PyTrace& self) { return self.function.dropped(); })
         .def_prop_ro("version", [](const PyTrace& self) { return self.function.latest(); })

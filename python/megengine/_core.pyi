@@ -947,7 +947,10 @@ class TraceFunction:
 
     def guards_for(self, arguments: list[Any]) -> int: ...
 
-    def all_guards(self) -> list[int]: ...
+    def take_gone_guards(self) -> list[int]:
+        """
+        Gives the guards of what was dropped since the last time that this was asked.
+        """
 
     def run_direct(self, arguments: list[Any], guards: int) -> list[Any] | None: ...
 

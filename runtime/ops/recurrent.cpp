@@ -4,6 +4,8 @@
 //   rnn:   h_t = tanh(p_t), or relu(p_t)
 //   lstm:  i, f, o = sigmoid and g = tanh of the quarters of p_t, in the order i, f, g, o
 //          c_t = f * c_{t-1} + i * g      h_t = o * tanh(c_t)
+//          rounded: the product reads h_{t-1} of all n at the nearest of 256 numbers between
+//          their extrema, as dynamic quantization does
 //   gru:   q_t = h_{t-1} W' + b has a bias b of its own, as r scales only a part of q_t
 //          r, z = sigmoid of the first two thirds of gates_t + q_t
 //          n = tanh(g + r * u), where g and u are the last thirds of gates_t and q_t
@@ -173,17 +175,47 @@ Loop rnn_grad_loop(const OpCall& call, Operands inputs) {
     }};
 }
 
+TensorRef rounded_to_even(const TensorRef& x) {
+    const TensorRef rest = build::op("abs", {build::sub(x, build::op("trunc", {x}))});
+    return build::where(build::op("equal", {rest, build::number(0.5, x)}),
+                        build::mul(build::op("round", {build::mul(x, 0.5)}), 2),
+                        build::op("round", {x}));
+}
+
+TensorRef within_bytes(const TensorRef& x) {
+    const TensorRef least = build::op("maximum", {x, build::number(0, x)});
+    return build::op("minimum", {least, build::number(255, x)});
+}
+
+// The nearest of 256 numbers in equal distances, from the least to the largest element, or 0.
+TensorRef rounded_to_8_bits(const TensorRef& x) {
+    const TensorRef zero = build::number(0, x);
+    const auto extremum = [&](const char* reduce, const char* with_zero) {
+        return build::op(with_zero, {build::op(reduce, {x}, {Axes{0, 1}, int64_t{0}}), zero});
+    };
+    const TensorRef low = extremum("reduce_min", "minimum"),
+                    high = extremum("reduce_max", "maximum"),
+                    step = build::div(build::sub(high, low), build::number(255, x)),
+                    scale =
+                        build::where(build::op("equal", {step, zero}), build::number(1, x), step),
+                    origin = rounded_to_even(within_bytes(build::neg(build::div(low, scale)))),
+                    level = within_bytes(build::add(rounded_to_even(build::div(x, scale)), origin));
+    return build::mul(build::sub(level, origin), scale);
+}
+
 Loop lstm_loop(const OpCall& call, Operands inputs) {
-    return {.carries = {inputs[2], inputs[3]},
-            .slices = {inputs[0]},
-            .is_reverse = call.flag("reverse"),
-            .step = [w = inputs[1]](Operands carries, Operands x) {
-        Tensors a = chunks_of(build::add(x[0], from_state(carries[0], w)), kLstmChunks);
+    return {
+        .carries = {inputs[2], inputs[3]},
+        .slices = {inputs[0]},
+        .is_reverse = call.flag("reverse"),
+        .step = [w = inputs[1], is_rounded = call.flag("rounded")](Operands carries, Operands x) {
+        const TensorRef h = is_rounded ? rounded_to_8_bits(carries[0]) : carries[0];
+        Tensors a = chunks_of(build::add(x[0], from_state(h, w)), kLstmChunks);
         for (size_t chunk = 0; chunk < a.size(); ++chunk)
             a[chunk] = build::op(chunk == 2 ? "tanh" : "sigmoid", {a[chunk]});
         const TensorRef c = build::add(build::mul(a[1], carries[1]), build::mul(a[0], a[2])),
-                        h = build::mul(a[3], build::op("tanh", {c}));
-        return Tensors{h, c, h, c, joined(a, 1)};
+                        y = build::mul(a[3], build::op("tanh", {c}));
+        return Tensors{y, c, y, c, joined(a, 1)};
     }};
 }
 
@@ -279,11 +311,12 @@ Grads grad_rnn(const GradCall& g) {
 }
 
 Grads grad_lstm(const GradCall& g) {
-    if (g.out_grads[2]) return grad_of_steps(g);  // for backward alone
+    // The third result is for backward alone.
+    if (g.out_grads[2] || g.call.flag("rounded")) return grad_of_steps(g);
     const TensorRef &c = g.outputs[1], &dy = g.out_grads[0], &dc = g.out_grads[1];
     Tensors inputs{g.outputs[2], g.inputs[1], g.inputs[3], c, dy ? dy : build::zeros_like(c)};
     if (dc) inputs.push_back(dc);
-    const Tensors made = build::op_n("lstm_grad", inputs, g.call.attrs);
+    const Tensors made = build::op_n("lstm_grad", inputs, {g.call.integer("reverse")});
     Grads grads(4);
     grads[0] = made[0], grads[3] = made[1];
     add_products(g, made[0], grads);
@@ -339,9 +372,10 @@ std::vector<OpDef> recurrent_ops() {
          .doc =
              "Long short-term memory over all steps of gates [steps, n, 4 * hidden], in the order input, forget, "
              "cell, output: h and c of each step, and the gates behind their functions. reverse = 1: from the "
-             "last step to the first.",
+             "last step to the first. rounded = 1: the product with w_hh reads h at the nearest of 256 numbers "
+             "between the extrema of its elements and 0.",
          .inputs = {"gates", "w_hh", "h", "c"},
-         .attrs = {reverse},
+         .attrs = {reverse, {"rounded", AttrKind::integer, Attr{int64_t{0}}}},
          .promotion = Promotion::floating,
          .infer = infer_lstm,
          .grad = grad_lstm,

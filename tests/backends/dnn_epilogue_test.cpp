@@ -14,6 +14,7 @@ struct Product {
 Attrs window(int64_t stride, int64_t padding, int64_t groups = 1) {
     return {Ints{stride}, Ints{padding}, Ints{1}, groups};
 }
+Attrs column() { return {Ints{2, 1}, Ints{1, 0}, Ints{1, 1}, int64_t{1}}; }
 Attrs transposed(int64_t a, int64_t b) { return {a, b}; }
 
 constexpr Layout kLast = Layout::channels_last;
@@ -22,6 +23,7 @@ const std::vector<Product> kProducts = {
     {"matrix", "matmul", {33, 70}, {70, 45}, transposed(0, 0)},
     {"long_inner", "matmul", {5, 3000}, {40, 3000}, transposed(0, 1)},
     {"shared_b", "matmul", {2, 3, 16, 64}, {64, 48}, transposed(0, 0)},
+    {"runs_of_rows", "matmul", {2, 50, 64}, {64, 48}, transposed(0, 0)},
     {"batched", "matmul", {3, 20, 31}, {3, 17, 31}, transposed(0, 1)},
     {"column", "matmul", {50, 7}, {7, 1}, transposed(0, 0)},
     {"row", "matmul", {64, 1}, {64, 100}, transposed(1, 0)},
@@ -37,6 +39,8 @@ const std::vector<Product> kProducts = {
     {"conv_depthwise_7x7", "conv", {2, 40, 9, 9}, {40, 1, 7, 7}, window(1, 3, 40), kLast},
     {"conv_row_major", "conv", {2, 32, 14, 14}, {48, 32, 3, 3}, window(1, 1)},
     {"conv_1d", "conv", {2, 8, 30}, {6, 8, 5}, window(2, 2), kLast},
+    {"conv_column", "conv", {2, 8, 30, 1}, {16, 8, 5, 1}, column(), kLast},
+    {"conv_column_row_major", "conv", {2, 8, 30, 1}, {16, 8, 5, 1}, column()},
     {"conv_3d", "conv", {1, 4, 5, 6, 7}, {8, 4, 3, 3, 3}, window(1, 1), kLast},
     {"conv_no_input_channels", "conv", {2, 0, 5, 5}, {4, 0, 3, 3}, window(1, 1)},
 };

@@ -1,4 +1,5 @@
 // Matrix products against plain loops in double, in every transposition and batch form.
+#include "runtime/eager/prepared_ops.h"
 #include "tests/backends/dnn_testing.h"
 
 namespace megjit::testing { namespace {
@@ -66,6 +67,7 @@ const std::vector<MatmulCase> kMatmulCases = {
     {"outer", {}, {}, 6, 1, 5},
     {"batched", {3}, {3}, 4, 5, 6},
     {"shared_b", {2, 3}, {}, 4, 5, 6},
+    {"runs_of_rows", {2}, {}, 50, 21, 19},
     {"shared_a", {}, {2, 3}, 4, 5, 6},
     {"crossed", {2, 1}, {1, 3}, 4, 5, 6},
     {"mixed", {2, 1, 4}, {3, 1}, 3, 2, 5},
@@ -83,6 +85,19 @@ INSTANTIATE_TEST_SUITE_P(
                (std::get<2>(info.param) ? "_tb" : "") + "_" +
                std::string(runtime::info(std::get<3>(info.param)).tag);
     });
+
+// Code for each number of rows took 0.1 ms and 200 kB of a new size.
+TEST(Matmul, OtherNumbersOfRowsShareTheirRuns) {
+    const auto prepare = [](int64_t rows) {
+        const std::vector<Type> types = {{DType::f32, {rows, 23}}, {DType::f32, {23, 29}}};
+        const Type y{DType::f32, {rows, 29}};
+        device().prepare({runtime::find_op("matmul"), {int64_t{0}, int64_t{0}}, types}, {&y, 1});
+    };
+    auto& ops = runtime::PreparedOps::instance();
+    const uint64_t before = ops.made();
+    for (int64_t rows = 1; rows <= 500; ++rows) prepare(rows);
+    EXPECT_LE(ops.made() - before, 40);
+}
 
 TEST(Matmul, WrapsSmallIntegersButGivesInt32OfInt8) {
     const auto product = [](DType dtype) {

@@ -58,7 +58,7 @@ TEST_P(Loops, OfAnElmanNetwork) {
 
 TEST_P(Loops, OfLongShortTermMemory) {
     const TensorRef w = weights(4), c = state();
-    const Tensors made = check("lstm", {of_steps(4), w, state(), c}, {GetParam()});
+    const Tensors made = check("lstm", {of_steps(4), w, state(), c}, {GetParam(), int64_t{0}});
     const Tensors inputs{made[2], w, c, made[1], of_steps()};
     check("lstm_grad", inputs, {GetParam()});
     Tensors more = inputs;

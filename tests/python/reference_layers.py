@@ -93,12 +93,19 @@ def rnn_grad(y, w_hh, dy, reverse=False):
     return dgates
 
 
-def lstm(gates, w_hh, h, c, reverse=False):
+def rounded_to_8_bits(h):
+    low, high = min(h.min(), 0), max(h.max(), 0)
+    scale = (high - low) / 255 or 1
+    origin = np.round(np.clip(-low / scale, 0, 255))
+    return (np.clip(np.round(h / scale) + origin, 0, 255) - origin) * scale
+
+
+def lstm(gates, w_hh, h, c, reverse=False, rounded=False):
     """h and c of all steps, and the gates behind their functions."""
     y, cs = (np.zeros((*gates.shape[:2], w_hh.shape[1])) for _ in range(2))
     activations = np.zeros_like(gates)
     for t in _in_time(len(gates), reverse):
-        i, f, g, o = np.split(gates[t] + h @ w_hh.T, 4, axis=-1)
+        i, f, g, o = np.split(gates[t] + (rounded_to_8_bits(h) if rounded else h) @ w_hh.T, 4, axis=-1)
         i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
         cs[t] = c = f * c + i * g
         y[t] = h = o * np.tanh(c)

@@ -404,6 +404,8 @@ OTHERS = [
     Row("while_loop", lambda x: np.full(3, 8.0), (np.float32([2, 2, 2]),), {"condition": BELOW_5, "body": DOUBLE}),
     Row("lstm", R.lstm, (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {}, (0, 1, 2, 3), smooth=True),
     Row("lstm", lambda *x: R.lstm(*x, True), (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {"reverse": 1}, (1, 0, 2, 3), smooth=True),
+    Row("lstm", lambda *x: R.lstm(*x, rounded=True), (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {"rounded": 1}),
+    Row("lstm", lambda *x: R.lstm(*x, True, True), (normal(2, 33, 8), normal(8, 2), normal(33, 2), normal(33, 2, seed=1)), {"reverse": 1, "rounded": 1}),
     Row("lstm_grad", lambda *x: R.lstm_grad(*x, True), (between(0.1, 0.9, 3, 2, 20), normal(20, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1), normal(3, 2, 5, seed=2)),
         {"reverse": 1}, (0, 1, 2, 3, 4, 5), tolerance=1e-5),
     Row("lstm_grad", lambda *x: R.lstm_grad(*x, 0 * x[3]), (between(0.1, 0.9, 3, 2, 20), normal(20, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1)), tolerance=1e-5),

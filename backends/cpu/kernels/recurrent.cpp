@@ -9,6 +9,7 @@
 #include "backends/cpu/kernels/recurrent_cells.h"
 #include "backends/cpu/products.h"
 #include "runtime/host/parallel.h"
+#include "runtime/ops/window.h"
 
 namespace megjit::cpu {
 namespace {
@@ -26,6 +27,12 @@ const RecurrentCells& recurrent_cells() {
     return cells;
 }
 
+// A few rows are multiplied by the weights as they lie there: packing 4 MB takes as long as reading
+// them for several steps, and a step of 1 x 64 states took 6.7 us with oneDNN's product, of which
+// 0.3 are arithmetic.
+constexpr int64_t kFewRows = 4;
+constexpr int64_t kFewGrain = 64 << 10;  // this many weights are worth a thread
+
 // Computes y = x w for [rows, inner] and [inner, columns], with w packed. The rows are divided into
 // parts, one for each thread, which go through all steps without waiting for each other; where that
 // gives a thread too little, there is one part, and the threads share each product.
@@ -37,10 +44,16 @@ public:
         size_t result = 0, scratch = 0;  // places in the workspace
     };
 
-    PackedProduct(const OpCall& call, int64_t rows, const Matrix& w)
+    // in_parts: no row depends on others between two products.
+    PackedProduct(const OpCall& call, int64_t rows, const Matrix& w, bool in_parts)
         : inner_(w.rows), columns_(w.columns) {
+        if (rows <= kFewRows && w.column_step != 1) {
+            workspace_ = static_cast<size_t>(rows * columns_) * sizeof(float);
+            parts_.emplace_back().rows = rows;
+            return;
+        }
         const int64_t threads = runtime::thread_count(),
-                      count = rows >= kPartRows * threads ? threads : 1;
+                      count = in_parts && rows >= kPartRows * threads ? threads : 1;
         const PackedFactor factor = pack_factor(call, w, rows / count);
         pack_ = factor.pack;
         workspace_ = weights_ = aligned(factor.bytes);
@@ -59,9 +72,10 @@ public:
     }
     size_t workspace_bytes() const { return workspace_; }
 
-    // Packs w, and calls body(part) for each part.
+    // Packs w unless the rows are few, and calls body(part) for each part.
     template <class Body>
     void each_part(const void* w, char* work, const Body& body) const {
+        if (!pack_) return body(parts_[0]);
         void *from = const_cast<void*>(w), *to = work;
         pack_->enqueue(inline_stream(), &from, &to, work + weights_);
         parallel_for(std::ssize(parts_), 1, 1, [&](int64_t lo, int64_t hi) {
@@ -70,7 +84,15 @@ public:
     }
     // Computes the product of the part's rows of x, then calls step(row, rows, their product).
     template <class Step>
-    void run(const Part& part, const float* x, char* work, const Step& step) const {
+    void run(const Part& part, const float* x, const float* w, char* work, const Step& step) const {
+        if (!pack_) {
+            auto* const y = reinterpret_cast<float*>(work);
+            parallel_for(columns_, std::max<int64_t>(1, kFewGrain / inner_), 16,
+                         [&](int64_t lo, int64_t hi) {
+                recurrent_cells().few_rows({part.rows, inner_, columns_, x, w, y, lo, hi});
+            });
+            return over_rows(part, y, step);
+        }
         void *in[] = {const_cast<float*>(x) + part.first * inner_, work}, *to = work + part.result;
         part.product->enqueue(inline_stream(), in, &to, work + part.scratch);
         over_rows(part, static_cast<const float*>(to), step);
@@ -99,8 +121,22 @@ struct Layer {
           hidden(call.inputs[1].shape[1]),
           width(call.inputs[1].shape[0]),
           reverse(call.flag("reverse")),
+          rounded(runtime::has_attr(call, "rounded") && call.flag("rounded")),
           product(call, n,
-                  backward ? dense_matrix(width, hidden) : Matrix{hidden, width, 1, hidden}) {}
+                  backward ? dense_matrix(width, hidden) : Matrix{hidden, width, 1, hidden},
+                  !rounded) {}
+
+    size_t workspace_bytes() const {
+        return place_of_rounded() + (rounded ? static_cast<size_t>(n * hidden) * sizeof(float) : 0);
+    }
+    // Gives h, or h rounded in the workspace.
+    const float* multiplied(const float* h, void* workspace) const {
+        if (!rounded) return h;
+        auto* const to =
+            reinterpret_cast<float*>(static_cast<char*>(workspace) + place_of_rounded());
+        recurrent_cells().round_to_8_bits(n * hidden, h, to);
+        return to;
+    }
 
     // Calls step(t, before, row, rows, product), in the order of computation; `before` is the step
     // before t, or -1. x_of(t): what the product reads of step t, or before the first step for -1.
@@ -109,7 +145,7 @@ struct Layer {
         char* const work = static_cast<char*>(workspace);
         product.each_part(w, work, [&](const PackedProduct::Part& part) {
             for (int64_t k = 0; k < steps; ++k)
-                product.run(part, x_of(place(k - 1)), work,
+                product.run(part, x_of(place(k - 1)), static_cast<const float*>(w), work,
                             [&](int64_t row, int64_t rows, const float* made) {
                     step(place(k), place(k - 1), row, rows, made);
                 });
@@ -126,7 +162,9 @@ struct Layer {
                     step(place(k), place(k - 1), row, rows, made);
                 };
                 if (k + 1 == steps) product.over_rows(part, nullptr, now);
-                else product.run(part, dproduct + place(k + 1) * n * width, work, now);
+                else
+                    product.run(part, dproduct + place(k + 1) * n * width,
+                                static_cast<const float*>(w), work, now);
             }
         });
     }
@@ -134,8 +172,11 @@ struct Layer {
     int64_t place(int64_t k) const { return reverse && k >= 0 ? steps - 1 - k : k; }
 
     int64_t steps, n, hidden, width;
-    bool reverse;
+    bool reverse, rounded;
     PackedProduct product;
+
+private:
+    size_t place_of_rounded() const { return aligned(product.workspace_bytes()); }
 };
 
 // Output `own` may lie on input 0.
@@ -149,7 +190,7 @@ public:
         run_(layer_, reinterpret_cast<const float* const*>(inputs),
              reinterpret_cast<float* const*>(outputs), workspace);
     }
-    size_t workspace_bytes() const override { return layer_.product.workspace_bytes(); }
+    size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
     bool may_alias(int out, int in) const override { return out == own_ && in == 0; }
 
 private:
@@ -170,7 +211,9 @@ void run_lstm(const Layer& l, In in, Out out, void* workspace) {
     const float *gates = in[0], *c_first = in[3];
     float *y = out[0], *c = out[1], *activations = out[2];
     const int64_t size = l.n * l.hidden;
-    const auto h_of = [&](int64_t t) { return t < 0 ? in[2] : y + t * size; };
+    const auto h_of = [&](int64_t t) {
+        return l.multiplied(t < 0 ? in[2] : y + t * size, workspace);
+    };
     l.forward(in[1], workspace, h_of,
               [&](int64_t t, int64_t before, int64_t row, int64_t rows, const float* product) {
         const int64_t own = row * l.hidden, at = t * size + own;

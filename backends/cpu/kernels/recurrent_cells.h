@@ -58,7 +58,20 @@ struct RnnGradStep {
     float* dgates;
 };
 
+// The product y = x w' of a few rows, with the rows of w as they lie in memory. Each result is a
+// sum of 16 lanes, which are added up by repeated halving, at every level.
+struct FewRows {
+    int64_t rows, inner, columns;
+    const float* x;  // [rows, inner]
+    const float* w;  // [columns, inner]
+    float* y;  // [rows, columns]
+    int64_t first, end;  // the columns that are wanted
+};
+
 struct RecurrentCells {
+    // y: x at the nearest of 256 numbers between its extrema (runtime/ops/recurrent.cpp).
+    void (*round_to_8_bits)(int64_t n, const float* x, float* y);
+    void (*few_rows)(const FewRows&);
     void (*lstm)(const LstmStep&);
     void (*lstm_grad)(const LstmGradStep&);
     void (*gru)(const GruStep&);

@@ -1,5 +1,7 @@
 // backends/cpu/kernels/recurrent_cells.inl -- the loops of recurrent_cells.h. It is compiled for
 // several instruction sets: nothing here may be an inline function that other files share.
+#include <utility>
+
 #include "backends/cpu/kernels/recurrent_cells.h"
 #include "backends/cpu/lanes.h"
 #include "runtime/core/scalar_math.h"
@@ -138,10 +140,109 @@ void rnn_grad(const RnnGradStep& s) {
     });
 }
 
+// ---- products of few rows
+
+constexpr int kSumLanes = 16, kVectors = kSumLanes / kLanes;
+constexpr int kAtOnce = 8 / kVectors;  // so many sums stay in registers
+
+// Which lane of `a` (from kLanes on: of `b`) begins, or (`second`) ends, a pair whose sum is lane
+// `i`, where each vector holds groups of `size` lanes.
+constexpr int lane_of_pair(int size, int i, bool second) {
+    const int half = size / 2, groups = kLanes / size, group = i / half;
+    return group / groups * kLanes + group % groups * size + i % half + (second ? half : 0);
+}
+
+template <int size, int... i>
+Floats halved(Floats a, Floats b, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(a, b, lane_of_pair(size, i, false)...) +
+           __builtin_shufflevector(a, b, lane_of_pair(size, i, true)...);
+}
+
+// Halves groups of `size` lanes of 2 * size vectors until each of kLanes sums is one lane.
+template <int size>
+void halve(Floats* sums) {
+    if constexpr (size > 1) {
+#pragma GCC unroll 8
+        for (int i = 0; i < size / 2; ++i)
+            sums[i] = halved<size>(sums[2 * i], sums[2 * i + 1],
+                                   std::make_integer_sequence<int, kLanes>());
+        halve<size / 2>(sums);
+    }
+}
+
+// The products of x with kAtOnce rows of w, by lane.
+void add_products(const float* x, const float* const* rows, int64_t inner, Floats* sums) {
+    F32 lanes[kAtOnce][kVectors] = {};
+    int64_t k = 0;
+    for (; k + kSumLanes <= inner; k += kSumLanes)
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+            const F32 factor = load<F32>(x + k + v * kLanes);
+#pragma GCC unroll 8
+            for (int j = 0; j < kAtOnce; ++j)
+                lanes[j][v] = fma(factor, load<F32>(rows[j] + k + v * kLanes), lanes[j][v]);
+        }
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors && k < inner; k += kLanes, ++v) {
+        const int count = static_cast<int>(inner - k < kLanes ? inner - k : kLanes);
+        const F32 factor = get(x + k, count);
+#pragma GCC unroll 8
+        for (int j = 0; j < kAtOnce; ++j)
+            lanes[j][v] = fma(factor, get(rows[j] + k, count), lanes[j][v]);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < kAtOnce; ++j) {
+        sums[j] = lanes[j][0].v;
+        for (int v = 1; v < kVectors; ++v) sums[j] = sums[j] + lanes[j][v].v;
+    }
+}
+
+void few_rows(const FewRows& p) {
+    const float* rows[kLanes];
+    Floats sums[kLanes] = {};
+    for (int64_t row = 0; row < p.rows; ++row)
+        for (int64_t column = p.first; column < p.end; column += kLanes) {
+            const int64_t left = p.end - column;
+            const int count = static_cast<int>(left < kLanes ? left : kLanes);
+            for (int j = 0; j < kLanes; ++j)  // behind the last one: the last one again
+                rows[j] = p.w + (column + (j < count ? j : count - 1)) * p.inner;
+            for (int j = 0; j < count; j += kAtOnce)
+                add_products(p.x + row * p.inner, rows + j, p.inner, sums + j);
+            halve<kLanes>(sums);
+            put(p.y + row * p.columns + column, {sums[0]}, count);
+        }
+}
+
+// ---- states of 8 bits
+
+F32 within_bytes(F32 x) { return min(max(x, splat(0.0f)), splat(255.0f)); }
+
+void round_to_8_bits(int64_t n, const float* x, float* y) {
+    F32 least = splat(0.0f), largest = least;  // load_some gives zeros
+    each_vector(n, [&](int64_t i, int count) {
+        const F32 part = get(x + i, count);
+        least = min(least, part);
+        largest = max(largest, part);
+    });
+    F32 low = splat(0.0f), high = low;
+    for (int i = 0; i < kLanes; ++i) {
+        low = min(low, splat(least.v[i]));
+        high = max(high, splat(largest.v[i]));
+    }
+    const F32 step = (high - low) / 255.0, scale = select(eq(step, splat(0.0f)), splat(1.0f), step),
+              origin = round_even(within_bytes(-(low / scale)));
+    each_vector(n, [&](int64_t i, int count) {
+        const F32 level = within_bytes(round_even(get(x + i, count) / scale) + origin);
+        put(y + i, (level - origin) * scale, count);
+    });
+}
+
 }  // namespace
 
 RecurrentCells recurrent_cells() {
-    return {.lstm = lstm,
+    return {.round_to_8_bits = round_to_8_bits,
+            .few_rows = few_rows,
+            .lstm = lstm,
             .lstm_grad = lstm_grad,
             .gru = gru,
             .gru_grad = gru_grad,

@@ -43,6 +43,23 @@ using runtime::OpCall;
 using runtime::Type;
 using Role = runtime::ConvRole;
 
+// Drops last axes of one place: oneDNN computes a run of places along the last axis at once, which
+// in a column (512 x 1, from a text) is one place. A column of 512 places, 256 channels and five
+// taps took 16 ms, as a row 3 ms.
+ConvProblem of_rows(ConvProblem p) {
+    const auto is_single = [](const Type& type) { return type.shape[type.rank() - 1] == 1; };
+    const auto drop = [](Type& type) {
+        type.shape =
+            runtime::Shape(type.shape.extents().first(static_cast<size_t>(type.rank() - 1)));
+    };
+    while (p.window.dims > 1 && p.window.padding[p.window.dims - 1] == 0 && is_single(p.x) &&
+           is_single(p.w) && is_single(p.y)) {
+        for (Type* type : {&p.x, &p.w, &p.y}) drop(*type);
+        --p.window.dims;
+    }
+    return p;
+}
+
 // A problem in the form that oneDNN sees.
 struct Convolution : ConvProblem {
     explicit Convolution(ConvProblem problem)
@@ -184,7 +201,7 @@ bool computes_as_it_is(const ConvProblem& p, Role role) {
 // Prepares for weights in row-major order or packed, and a dtype that this CPU computes in.
 template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
-    const ConvProblem p = runtime::conv_problem(call, outputs, role);
+    const ConvProblem p = of_rows(runtime::conv_problem(call, outputs, role));
     check_weights(call, role, p.w);
     if (role == Role::forward && dnn::is_winograd(p.w.layout) && takes_winograd(p))
         return prepare_winograd(p);
@@ -212,7 +229,7 @@ std::vector<bool> with_images(const OpCall& call, const ConvProblem& p) {
 }
 
 Prepared prepare_conv_epilogue(const OpCall& call, std::span<const Type> outputs) {
-    const ConvProblem problem = runtime::conv_problem(call, outputs);
+    const ConvProblem problem = of_rows(runtime::conv_problem(call, outputs));
     const Type &x = problem.x, &w = problem.w, &y = problem.y;
     check_weights(call, Role::forward, w);
     if (y.numel() == 0) return make_zeros(outputs);
@@ -244,7 +261,7 @@ Prepared prepare_conv_epilogue(const OpCall& call, std::span<const Type> outputs
 }
 
 Layout packed_conv_weights(const OpCall& call, std::span<const Type> outputs) {
-    const ConvProblem problem = runtime::conv_problem(call, outputs);
+    const ConvProblem problem = of_rows(runtime::conv_problem(call, outputs));
     const Type& w = problem.w;
     if (w.dtype != runtime::DType::f32 || problem.x.numel() == 0 || w.numel() == 0 ||
         problem.y.numel() == 0 || takes_grouped_conv(problem, Role::forward))

@@ -23,6 +23,9 @@ using runtime::Type;
 namespace dnn {
 namespace {
 
+// Where all operands are so small, other threads have no use: they are not woken.
+constexpr size_t kAlone = size_t{16} << 10;  // in bytes
+
 constexpr size_t kMaxOperands = 5;  // two factors, the result, a bias and an addend
 
 void check(dnnl_status_t status, std::string_view op) {
@@ -69,6 +72,9 @@ public:
           remark_(std::move(remark)),
           moves_stack_(moves_stack(desc_)),
           threads_(runtime::thread_count()) {
+        size_t bytes = 0;
+        for (const Operand& operand : operands_) bytes += operand.desc.get_size();
+        is_alone_ = bytes <= kAlone;
         with_threads(threads_, [&] { lay_out(); });
     }
     ~PrimitiveExecutable() override {
@@ -84,7 +90,8 @@ public:
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
         const auto run = [&] { execute(inputs, outputs, static_cast<char*>(workspace)); };
-        with_helpers(threads_, std::ref(run));  // copying `run` would allocate
+        if (is_alone_) with_threads(threads_, std::ref(run));  // copying `run` would allocate
+        else with_helpers(threads_, std::ref(run));
     }
 
 private:
@@ -203,7 +210,7 @@ private:
     dnnl::primitive_desc_base desc_;
     std::vector<Operand> operands_;
     std::string remark_;
-    bool moves_stack_ = false;
+    bool moves_stack_ = false, is_alone_ = false;
     int threads_ = 1;
     std::vector<Reordering> steps_;
     dnnl::memory::desc scratch_desc_;

@@ -17,12 +17,20 @@
 //   768 x 3072 x 8192     373 ms    376       358 - 373
 //   768 x 2304 x 8192     277       266       270
 #include "runtime/ops/matmul.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+
 #include "backends/cpu/in_parts.h"
 #include "backends/cpu/kernels/integer_product.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
 #include "backends/cpu/onednn/dnn_packed.h"
+#include "backends/cpu/onednn/row_runs.h"
 #include "runtime/host/isa.h"
+#include "runtime/host/mutex.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu {
 namespace {
@@ -125,6 +133,7 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
     }
     if (!dnn::is_packed_for(right_matrix(p, dtype), call.inputs[1]))
         return dnn::unpacking(call, outputs, prepare_matmul);
+    if (Prepared runs = by_row_runs(call, outputs, p)) return runs;
     const int64_t parts = parts_of_columns(p, call.inputs[1]);
     const Matrices m(p, call.inputs[1], y.dtype, parts);
     return by_columns(dnn::make(call, [m] { return m.create(dnn::attributes()); }, m.operands()),
@@ -138,6 +147,8 @@ Prepared prepare_matmul_epilogue(const OpCall& call, std::span<const Type> outpu
     if (y.dtype != DType::f32) return in_float32(call, outputs, prepare_matmul_epilogue);
     if (!dnn::is_packed_for(right_matrix(p, y.dtype), call.inputs[1]))
         return dnn::unpacking(call, outputs, prepare_matmul_epilogue);
+    if (p.k > 0)
+        if (Prepared runs = by_row_runs(call, outputs, p)) return runs;
     const int64_t parts = parts_of_columns(p, call.inputs[1]);
     const Matrices m(p, call.inputs[1], y.dtype, parts);
     const int columns = m.c.get_ndims() - 1;
@@ -149,17 +160,36 @@ Prepared prepare_matmul_epilogue(const OpCall& call, std::span<const Type> outpu
                       call, p, parts);
 }
 
+// Asking oneDNN takes 20 us, which a new number of rows would pay for each product.
+runtime::Layout preferred_layout(const MatmulProblem& p, const Type& w) {
+    using Key = std::array<int64_t, 5>;
+    constexpr size_t kMostKnown = 4096;
+    static auto* const lock = new runtime::Mutex("the layouts of factors");
+    static auto* const known = new std::map<Key, runtime::Layout>;
+    const Key key{p.m, p.n, p.k, p.tb, runtime::thread_count()};
+    {
+        const std::lock_guard held(*lock);
+        if (const auto found = known->find(key); found != known->end()) return found->second;
+    }
+    Matrices m(p, {w.dtype, w.shape}, w.dtype);
+    m.b_is_free = true;
+    const runtime::Layout layout = dnn::packed_layout(
+        dnn::preferred([&] { return m.create(dnn::attributes()); }, DNNL_ARG_WEIGHTS),
+        right_matrix(p, w.dtype));
+    const std::lock_guard held(*lock);
+    if (known->size() == kMostKnown) known->clear();
+    known->emplace(key, layout);
+    return layout;
+}
+
 runtime::Layout packed_matmul_weights(const OpCall& call, std::span<const Type> outputs) {
     const Type& w = call.inputs[1];
-    const MatmulProblem p = runtime::matmul_problem(call, outputs);
+    MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (w.dtype != DType::f32 || w.rank() != 2 || !p.batch.empty() || outputs[0].numel() == 0 ||
         p.k == 0)
         return runtime::Layout::row_major;
-    Matrices m(p, {w.dtype, w.shape}, w.dtype);
-    m.b_is_free = true;
-    return dnn::packed_layout(
-        dnn::preferred([&] { return m.create(dnn::attributes()); }, DNNL_ARG_WEIGHTS),
-        right_matrix(p, w.dtype));
+    p.m = longest_run(p, w.dtype);
+    return preferred_layout(p, w);
 }
 
 // Generated kernels convert halves to float32; the CPU's own instructions for halves take half the

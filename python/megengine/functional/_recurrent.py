@@ -16,12 +16,13 @@ def recurrent_layer(
     bias_ih: Tensor | None,
     bias_hh: Tensor | None,
     backwards: bool,
+    rounded: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Returns the outputs [time, batch, hidden] and the last state, (h, c) of "lstm", (h,) of "gru", "tanh" and "relu".
 
     x: [time, batch, features]. state: the first one, None for zeros. weights: of `RNNCell`,
     `LSTMCell` and `GRUCell`; both biases, or none. backwards: from the last step to the first.
-    Autocasting leaves the steps in the high precision.
+    rounded: of "lstm", states meet weight_hh at 8 bits. Autocasting leaves the steps in the high precision.
     """
     bias = bias_ih
     if mode != "gru" and bias_ih is not None and bias_hh is not None:
@@ -40,7 +41,7 @@ def recurrent_layer(
         for part in map(_to_high, state)
     ]
     if mode == "lstm":
-        steps = ops.lstm(gates, weight_hh, *first, reverse=int(backwards))[:2]
+        steps = ops.lstm(gates, weight_hh, *first, reverse=int(backwards), rounded=int(rounded))[:2]
     elif mode == "gru":
         bias_hh = zeros(weight_hh._tuple_shape[0]) if bias_hh is None else _to_high(bias_hh)
         steps = ops.gru(gates, weight_hh, first[0], bias_hh, reverse=int(backwards))[:1]

@@ -171,9 +171,8 @@ class Skipping(Generic[_P]):
         unrepeatable = unrepeatable or reason_in_results(guards.result_tree, leaves, made, guards.has_seen)
         guards.leave_grads_of(self._function.tensors_with_grads(), kwargs, leaves)
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
-        alive = self._function.all_guards()  # of which this call's are the newest
-        if len(alive) <= len(self._known):  # some are gone
-            self._known = {number: self._known[number] for number in alive if number in self._known}
+        for number in self._function.take_gone_guards():
+            self._known.pop(number, None)
         if reason is None:
             self._guards = self._known[guards.number] = guards
         else:

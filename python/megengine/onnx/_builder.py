@@ -104,7 +104,7 @@ class Builder:
     def __init__(self) -> None:
         self.graph = fx.Graph()
         self.attributes: dict[str, Any] = {}  # tensors, and modules of graphs that nodes hold
-        self.laid_out: dict[Any, list[fx.Node | None]] = {}  # weights of recurrent layers, by what they are made of
+        self.laid_out: dict[Any, list[fx.Node | None]] = {}  # weights of recurrent layers and of products of bytes, by what they are made of
         self._modules: set[str] = set()  # paths on the way to attributes
 
     # -- names -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..core._registry import enters
 from ._builder import Builder, Operand
 from ._folding import OF_SIZES
 from ._read import name_of as name_of_op
-from .functions import COUNTERPARTS, recurrent
+from .functions import COUNTERPARTS, quantized, recurrent
 from .functions._table import axis_of, dtype_of
 from .functions.elementwise import cast
 from .functions.narrow import name_of
@@ -385,8 +385,17 @@ def _recurrent_of_8_bits(a: Application) -> fx.Node | None:
     known = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
     if any(array is None for array in known):
         return None
-    pairs = ((1, known[:3]), (2, known[3:]))
-    weights = [a.builder.store(a.inputs[k].name, recurrent.real_weights(*rows)) for k, rows in pairs]
+    w, r = (replace(a.inputs[k], array=recurrent.real_weights(*rows)) for k, rows in ((1, known[:3]), (2, known[3:])))
+    b = a.input(3)
+    directions = 2 if a.attrs.get("direction") == "bidirectional" else 1
+    modes = [recurrent.mode_of("LSTM", number, **a.attrs) for number in range(directions)]
+    is_whole = None not in modes and _have_full_length(a) and a.input(7) is None and (b is None or b.array is not None)
+    if is_whole:
+        rows = [_laid_out(a.builder, "LSTM", number, w, r, b) for number in range(directions)]
+        states = [a.input(place) and a.tensor(place) for place in (5, 6)]
+        more = {key: a.attrs[key] for key in ("direction",) if key in a.attrs}
+        return a.call(recurrent.layers, a.tensor(0), states, rows, modes=modes, rounded=True, **more)
+    weights = [a.builder.store(operand.name, operand.array) for operand in (w, r)]
     others = [a.input(place) and a.tensor(place) for place in range(3, 8)]
     return a.call(recurrent.lstm_of_rounded, a.tensor(0), *weights, *others, **a.attrs)
 
@@ -436,6 +445,20 @@ def _matmul(a: Application) -> fx.Node | None:
     if a.inputs[0].dtype in ("int64", "float64"):
         return None
     return a.call(F.matmul, *a.tensors()) if None not in shapes and all(len(shape) > 1 for shape in shapes) else None
+
+
+@simple("MatMulInteger")
+def _matmul_of_bytes(a: Application) -> fx.Node | None:
+    """A constant right factor is stored as int8, with the sums of its columns."""
+    b, zero, ranks = a.inputs[1], a.input(3), [len(operand.shape or ()) for operand in a.inputs[:2]]
+    if b.array is None or min(ranks) < 2 or (zero is not None and (zero.array is None or zero.array.ndim > 1)):
+        return None
+    key = ("MatMulInteger", b.name, zero and zero.name)
+    if key not in a.builder.laid_out:
+        names = (b.name, f"{b.name}_columns", f"{b.name}_zero")
+        arrays = quantized.signed_factor(b.array, zero and zero.array)
+        a.builder.laid_out[key] = [None if array is None else a.builder.store(name, array) for name, array in zip(names, arrays, strict=True)]
+    return a.call(quantized.times_bytes, a.tensor(0), *a.builder.laid_out[key], a.input(2) and a.tensor(2))
 
 
 @simple("Gemm")

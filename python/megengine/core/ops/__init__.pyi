@@ -354,8 +354,8 @@ def logical_xor(x: object, y: object, /) -> _Tensor:
 def logsigmoid(x: object, /) -> _Tensor:
     """log(sigmoid(x))."""
 
-def lstm(gates: object, w_hh: object, h: object, c: object, /, *, reverse: int = 0) -> tuple[_Tensor, ...]:
-    """Long short-term memory over all steps of gates [steps, n, 4 * hidden], in the order input, forget, cell, output: h and c of each step, and the gates behind their functions. reverse = 1: from the last step to the first."""
+def lstm(gates: object, w_hh: object, h: object, c: object, /, *, reverse: int = 0, rounded: int = 0) -> tuple[_Tensor, ...]:
+    """Long short-term memory over all steps of gates [steps, n, 4 * hidden], in the order input, forget, cell, output: h and c of each step, and the gates behind their functions. reverse = 1: from the last step to the first. rounded = 1: the product with w_hh reads h at the nearest of 256 numbers between the extrema of its elements and 0."""
 
 def lstm_grad(activations: object, w_hh: object, c_first: object, c: object, dy: object, /, *dc: object, reverse: int = 0) -> tuple[_Tensor, ...]:
     """Gradients of lstm's gates and first c from those of h and, unless it is left out, of c of each step."""

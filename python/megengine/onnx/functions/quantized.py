@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ... import functional as F
+from ...fx import wrap
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, dtype_of
 from .elementwise import round_half_even
@@ -74,9 +77,44 @@ def _centred(x: Tensor, zero_point: Tensor | None, axis: int) -> Tensor:
     return x - (F.reshape(zero, [-1 if a == axis_of(axis, x.ndim) else 1 for a in range(x.ndim)]) if zero.ndim == 1 else zero)
 
 
+def _signed(x: Tensor, zero_point: Tensor | None, axis: int) -> tuple[Tensor, Tensor | int]:
+    """Bytes as int8, and their zero point among these, in int32."""
+    shift = 128 if x.dtype.name == "uint8" else 0
+    zero: Tensor | int = 0 - shift
+    if zero_point is not None:
+        spread = zero_point.astype("int32") - shift
+        wide = [-1 if a == axis_of(axis, x.ndim) else 1 for a in range(x.ndim)]
+        zero = F.reshape(spread, ()) if spread.size == 1 else F.reshape(spread, wide) if spread.ndim == 1 else spread
+    return (x.astype("int32") - shift).astype("int8") if shift else x, zero
+
+
+def signed_factor(b: np.ndarray, zero_point: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Returns a right factor [..., k, n] of bytes as int8, the sums of its columns, and its zero points, None for zeros."""
+    shift = 128 if b.dtype == np.uint8 else 0
+    zero = np.int32(0 if zero_point is None else zero_point) - np.int32(shift)
+    moved = b.astype("int32") - shift
+    return moved.astype("int8"), moved.sum(-2, keepdims=True, dtype="int32"), zero if zero.any() else None
+
+
+@wrap
+def times_bytes(
+    a: Tensor, b: Tensor, columns: Tensor, of_b: Tensor | int | None = None, a_zero: Tensor | None = None
+) -> Tensor:
+    """Multiplies matrices of bytes, as int8, and subtracts the sums that zero points stand for: exact, as int32 wraps.
+
+    b, columns, of_b: as `signed_factor` gives them.
+    """
+    a, of_a = _signed(a, a_zero, -2)
+    product = F.matmul(a, b) - of_a * columns
+    return product if of_b is None else product - of_b * F.sum(a.astype("int32") - of_a, axis=-1, keepdims=True)
+
+
 @counterpart("MatMulInteger")
 def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
-    return F.matmul(_centred(a, a_zero, -2), _centred(b, b_zero, -1))
+    if a.ndim < 2 or b.ndim < 2:
+        return F.matmul(_centred(a, a_zero, -2), _centred(b, b_zero, -1))
+    b, of_b = _signed(b, b_zero, -1)
+    return times_bytes(a, b, F.sum(b.astype("int32"), axis=-2, keepdims=True), of_b, a_zero)
 
 
 @counterpart("QLinearMatMul")

@@ -81,9 +81,9 @@ def _run(x: Tensor, state: tuple[Tensor, ...], limits: Any, backward: bool, step
 
 def _all_directions(
     x: Tensor, direction: str, lengths: Any, initial: list[Tensor | None], hidden: int, layout: int,
-    step_for: Any, whole_for: Callable[[int], Whole | None],
+    step_for: Any, whole_for: Callable[[int], Whole | None], rounded: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Y, and the last of each part of the state. whole_for: None for a direction that has to go step by step."""
+    """Y, and the last of each part of the state. whole_for: None for a direction that has to go step by step. rounded: states are."""
     if layout:
         x = F.transpose(x, (1, 0, 2))
         initial = [part if part is None else F.transpose(part, (1, 0, 2)) for part in initial]
@@ -95,7 +95,7 @@ def _all_directions(
         state = tuple(F.zeros((x.shape[1], hidden), dtype=x.dtype) if part is None else part[number] for part in initial)
         whole = whole_for(number) if limits is None else None
         if whole is not None:
-            line, end = recurrent_layer(whole[0], x, state, *whole[1], backwards=backward)
+            line, end = recurrent_layer(whole[0], x, state, *whole[1], backwards=backward, rounded=rounded)
         else:
             line, end = _run(x, state, limits, backward, step_for(number))
         lines.append(line)
@@ -143,12 +143,13 @@ def laid_out(op: str, number: int, w: Any, r: Any, b: Any, concat: Callable[[lis
 @wrap
 def layers(
     x: Tensor, initial: Sequence[Tensor | None], weights: Sequence[Sequence[Tensor | None]], *, modes: Sequence[str], direction: str = "forward",
-    layout: int = 0,
+    layout: int = 0, rounded: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """RNN, GRU or LSTM. weights, modes: of each direction, as `recurrent_layer` takes them."""
+    """RNN, GRU or LSTM. weights, modes: of each direction, as `recurrent_layer` takes them. rounded: x and states are, to 8 bits."""
     wholes: list[Any] = list(zip(modes, weights, strict=True))
     hidden: Any = weights[0][1]._tuple_shape[-1]  # type: ignore[union-attr]
-    return _all_directions(x, direction, None, list(initial), hidden, layout, None, wholes.__getitem__)
+    x = _rounded(x) if rounded else x
+    return _all_directions(x, direction, None, list(initial), hidden, layout, None, wholes.__getitem__, rounded)
 
 
 @counterpart("RNN")
@@ -262,6 +263,11 @@ def real_weights(weights: Any, scale: Any, zero: Any) -> Any:
     return (centred * scale.reshape(shape)).transpose(0, 2, 1)
 
 
+def _rounded(values: Tensor) -> Tensor:
+    """As they are after DynamicQuantizeLinear."""
+    return dequantize_linear(*dynamic_quantize_linear(values))
+
+
 @wrap
 def lstm_of_rounded(
     x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None, h: Tensor | None, c: Tensor | None, p: Tensor | None,
@@ -270,15 +276,16 @@ def lstm_of_rounded(
     input_forget: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """An LSTM of real weights. x as a whole, and each step's hidden state, are multiplied as they are after DynamicQuantizeLinear."""
-
-    def rounded(values: Tensor) -> Tensor:
-        return dequantize_linear(*dynamic_quantize_linear(values))
-
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(_directed(direction))
     functions = _activations(names, activation_alpha, activation_beta, clip)
-    step_for = _lstm_steps(w, r, b, p, functions, input_forget, rounded)
+    step_for = _lstm_steps(w, r, b, p, functions, input_forget, _rounded)
+
+    def whole_for(number: int) -> Whole | None:
+        mode = mode_of("LSTM", number, activations=activations, clip=clip, input_forget=input_forget) if p is None else None
+        return None if mode is None else (mode, laid_out("LSTM", number, w, r, b, F.concat))
+
     hidden: Any = r.shape[-1]
-    return _all_directions(rounded(x), direction, lengths, [h, c], hidden, 0, step_for, lambda number: None)
+    return _all_directions(_rounded(x), direction, lengths, [h, c], hidden, 0, step_for, whole_for, rounded=True)
 
 
 @counterpart("com.microsoft.DynamicQuantizeLSTM")
