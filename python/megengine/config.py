@@ -1,7 +1,7 @@
 """Switches of this process, as live properties: ``megengine.config.async_level = 0``.
 
-Of the products (matrix products and convolutions) of a GPU, from the next one that is prepared on; a traced function keeps
-the rules that it was compiled under:
+These apply to products (matrix products and convolutions) on a GPU that are prepared later; a
+traced function keeps the rules under which it was compiled:
 
 benchmark_kernel: the kernels that cuDNN and cuBLASLt propose are timed, at most eight, and the fastest is taken and remembered
 on disk. Without it, the first one, or what was remembered.

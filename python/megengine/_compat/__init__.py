@@ -89,7 +89,7 @@ TABLE = {
 
 
 def _below(path: str) -> Iterator[str]:
-    """What the table has in the folder of that path."""
+    """Returns the entries of the table in the folder of that path."""
     return (row[len(path) + 1 :] for row in TABLE if row.startswith(f"{path}."))
 
 
@@ -125,7 +125,7 @@ def _object(new: str) -> Any:
 
 
 def find_spec(name: str) -> ModuleSpec | None:
-    """For the finder: how a module of the table comes to be."""
+    """Returns the spec by which the finder makes a module of the table."""
     path = _inside(name)
     if not _is_module(path):
         return None
@@ -151,13 +151,13 @@ class _Loader:
         return found
 
     def get_code(self, name: str) -> CodeType | None:
-        """For ``python -m``."""
+        """Returns the code that ``python -m`` runs."""
         new: Any = importlib.util.find_spec(f"{_PACKAGE}.{TABLE[self._path]}")
         return new.loader.get_code(new.name)
 
     def exec_module(self, module: ModuleType) -> None:
         if self._spec is not None:
-            module.__spec__ = self._spec  # which the import has changed
+            module.__spec__ = self._spec  # the import has changed it
             return
         rows = [row for row in _below(self._path) if "." not in row and not _is_module(f"{self._path}.{row}")]
         vars(module).update({row: _object(TABLE[f"{self._path}.{row}"]) for row in rows})

@@ -49,7 +49,7 @@ __all__ = [
     "NodeFilterType", "as_oprnode", "as_varnode", "set_symbolic_shape",
 ]  # fmt: skip
 
-__name__ = "megengine.utils.network"  # what its classes are called
+__name__ = "megengine.utils.network"  # its classes are named by this path
 
 _networks: weakref.WeakValueDictionary[int, Network] = weakref.WeakValueDictionary()
 _core._set_variables(lambda graph, number: _networks[graph]._var(number))
@@ -60,7 +60,7 @@ class _Editor(_core.GraphEditor):
 
     def compile(self, *outputs: Any) -> Graph:
         """Makes these variables runnable by hand, as ``core.tensor.megbrain_graph.Graph.compile`` does."""
-        from .megbrain_graph import Graph  # which needs networks
+        from .megbrain_graph import Graph  # this module needs networks
 
         return Graph.of(self).compile(*outputs)
 

@@ -30,7 +30,7 @@ __all__ = [
     "VarNode", "str_to_mge_class",
 ]  # fmt: skip
 
-__name__ = "megengine.utils.network_node"  # what its classes are called
+__name__ = "megengine.utils.network_node"  # its classes are named by this path
 
 shapes_are_variables = False  # see network.set_symbolic_shape
 
@@ -83,7 +83,7 @@ class VarNode(NetworkNode, Tensor):
 
     @property
     def name(self) -> str:
-        """What dump calls an input or an output."""
+        """The name of an input or output in dumps."""
         return self._network.graph.value_name(self.id)
 
     @name.setter
@@ -126,11 +126,13 @@ class VarNode(NetworkNode, Tensor):
         return self._network.make_const(np.array(extents, np.int32))
 
     def set_owner_opr(self, owner_opr: OpNode) -> None:
-        """ValueError unless that operator makes it: who makes a variable is said by the graph."""
+        """Raises ValueError unless that operator makes it: the graph tells which operator makes a
+        variable.
+        """
         type(self)(self, owner_opr=owner_opr)
 
     def numpy(self) -> np.ndarray:
-        """The value of what depends on constants only. RuntimeError for others."""
+        """The value of a variable that depends on constants only. RuntimeError for others."""
         return self._network.graph.constant_value(self.id).numpy()
 
     def item(self, *args: Any) -> Any:
@@ -285,7 +287,7 @@ class Elemwise(OpNode):
 
 
 class _Source(OpNode):
-    """What begins a network, with one result."""
+    """Base of the operators that begin a network, with one result."""
 
     shape = property(lambda self: self.outputs[0]._tuple_shape)
     dtype = property(lambda self: self.outputs[0].dtype)
@@ -298,7 +300,7 @@ class Host2DeviceCopy(_Source):
     type = "Host2DeviceCopy"
 
     def compile(self, graph: Network | None = None) -> VarNode | None:  # type: ignore[override]  # as published
-        """With another network: an input like this one in it."""
+        """Makes an input like this one in another network."""
         if graph is None:
             return None
         return graph.make_input_node(self.shape, self.dtype, self.name, self.device)
@@ -310,7 +312,7 @@ class ConstOpBase(_Source):
     type = "ConstOpBase"
 
     def compile(self, graph: Network | None = None) -> VarNode | None:  # type: ignore[override]  # as published
-        """With another network: a constant like this one in it."""
+        """Makes a constant like this one in another network."""
         if graph is None:
             return None
         return graph.make_const(self.numpy(), self.name, self.device)
@@ -455,7 +457,7 @@ def flops_conv(opnode: OpNode, inputs: Sequence[Tensor], outputs: Sequence[Tenso
 def receptive_field(
     opnode: OpNode, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(extents of the window, its stride) of a convolution, in elements of its input."""
+    """Returns (extents of the window, its stride) of a convolution, in elements of its input."""
     spatial = inputs[0].ndim - 2
     kernel = inputs[1]._tuple_shape[-spatial:]
     stride, dilation = (tuple(opnode.params[name]) for name in ("stride", "dilation"))

@@ -64,7 +64,9 @@ def register(thing: Any) -> None:
 
 
 def own_name(thing: Any) -> str:
-    """ "module.name" as its definition has it. ValueError for what no module holds under a name."""
+    """ Returns "module.name" of the definition. ValueError for an object that no module holds under
+    a name.
+    """
     name = f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', None)}"
     if "<" in name or "None" in name.split(".") or isinstance(thing, types.MethodType):
         raise ValueError(f"{thing!r} cannot be saved: it is not at the top of a module")
@@ -72,9 +74,10 @@ def own_name(thing: Any) -> str:
 
 
 def _public(package: str) -> Iterator[tuple[str, Any]]:
-    """(name, thing) of what a package of ours offers."""
+    """Iterates over (name, thing) of all that a package of ours offers."""
     module = importlib.import_module(f"megengine.{package}")
-    for name in dict.fromkeys([*vars(module), *dir(module)]):  # with those that are loaded when they are asked for
+    # dir() includes names that are loaded when asked for
+    for name in dict.fromkeys([*vars(module), *dir(module)]):
         if not name.startswith("_"):
             yield f"megengine.{package}.{name}", getattr(module, name)
 
@@ -114,7 +117,7 @@ def _known() -> dict[str, Any]:
 
 @functools.cache
 def _by_definition() -> dict[str, Any]:
-    """Where things are defined -> things: pickles have these names."""
+    """Maps the place where a thing is defined, which is its name in pickles, to the thing."""
     found = {}
     for thing in _known().values():
         with contextlib.suppress(ValueError):
@@ -131,12 +134,14 @@ def _names() -> dict[Any, str]:
 
 
 def name_of(thing: Any) -> str:
-    """What a file calls a function or class. ValueError for one without a name at the top of a module."""
+    """Returns the name of a function or class in files. ValueError for one without a name at the
+    top of a module.
+    """
     return _names().get(thing) or own_name(thing)
 
 
 class Admission:
-    """What one reading may build: the table, and what the caller trusts."""
+    """The classes and functions that one reading may use: the table, and what the caller trusts."""
 
     def __init__(self, trusted: Trusted = ()) -> None:
         if isinstance(trusted, Mapping):
@@ -146,11 +151,11 @@ class Admission:
         self._checks: list[Callable[[], object]] = []
 
     def trusted(self, name: str) -> Any:
-        """What the caller trusts under that name, or None."""
+        """Returns the object that the caller trusts under that name, or None."""
         return self._trusted.get(name)
 
     def by_definition(self, module: str, name: str) -> Any:
-        """What is admitted and defined there, or None."""
+        """Returns the admitted object that is defined there, or None."""
         return _by_definition().get(f"{module}.{name}") or self.find(f"{module}.{name}")
 
     def check_at_end(self, check: Callable[[], object]) -> None:
@@ -208,7 +213,9 @@ _admission: ContextVar[Admission | None] = ContextVar("admission", default=None)
 
 @contextlib.contextmanager
 def reading(admission: Admission) -> Iterator[Admission]:
-    """While a pickle is read by names that are admitted: `active` gives the admission to what restores objects."""
+    """Marks a block that reads a pickle: functions that restore objects get the admission from
+    `active`.
+    """
     outside = _admission.set(admission)
     try:
         yield admission

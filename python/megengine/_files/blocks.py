@@ -16,11 +16,13 @@ import numpy as np
 from .. import _core
 from ..tensor import Tensor
 
-_AT_ONCE = 1 << 18  # elements that are converted together: what beside the result takes memory
+_AT_ONCE = 1 << 18  # elements converted at once, which bounds the memory beside the result
 
 
 class BlockFormat(NamedTuple):
-    """elements: of a block. record: its bytes. values: float32 (blocks, elements) of records."""
+    """elements: the number of elements of a block. record: its bytes. values: turns records into
+    float32 (blocks, elements).
+    """
 
     elements: int
     record: np.dtype

@@ -25,8 +25,8 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     from .mapped import MappedFile
 
-HEADER_BYTES = 64 << 20  # of one file, at most
-VALUES = 1 << 21  # in the JSON of one file, at most: each takes up to about 100 bytes when it is read
+HEADER_BYTES = 64 << 20  # the largest header of a file
+VALUES = 1 << 21  # the most values in the JSON of a file; reading one takes up to 100 bytes
 _DIMENSIONS = 32
 
 _DTYPES = {
@@ -146,7 +146,7 @@ def parse(text: str) -> Any:
 
 
 def is_count(value: Any) -> bool:
-    """Whether ``value`` is an int, no bool, from 0 to what an address can be."""
+    """Whether ``value`` is an int, not a bool, from 0 to the largest address."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
@@ -157,7 +157,7 @@ def not_held(name: str, dtype: Any) -> Damaged:
 
 
 class Entry:
-    """Where one tensor lies, from the first byte of the data.
+    """The place of one tensor, counted from the first byte of the data.
 
     ``format`` is the file's word for its dtype.
     """

@@ -1,4 +1,6 @@
-"""Files that appear whole or not at all, and the folder for what can be fetched or made again."""
+"""Files that appear whole or not at all, and the cache folder, whose files can be fetched or made
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ def cache_dir(*parts: str) -> str:
 
 @contextlib.contextmanager
 def one_process_at_a_time(name: str) -> Iterator[None]:
-    """Only one process of the user on this machine runs a block of this name at a time; others wait."""
+    """Lets one process of the user on this machine run a block of this name at a time; others wait.
+    """
     path = cache_dir("locks", name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "a") as file:

@@ -58,7 +58,9 @@ _NOT_READ = {
 
 
 class Place(NamedTuple):
-    """Where one tensor lies, from the first byte of the data. dtype: None of one in blocks."""
+    """The place of one tensor, counted from the first byte of the data. dtype: None for a tensor in
+    blocks.
+    """
 
     format: str
     dtype: np.dtype | None
@@ -146,7 +148,7 @@ class _Header:
 
     @property
     def place(self) -> int:
-        """How many bytes have been taken."""
+        """The number of bytes that have been read."""
         return self._piece_begin + self._at
 
     def counts(self) -> tuple[int, int]:

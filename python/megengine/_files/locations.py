@@ -1,4 +1,4 @@
-"""Where the tensors of a file go, while it is read."""
+"""Chooses the devices on which the tensors of a file are placed while it is read."""
 
 from __future__ import annotations
 

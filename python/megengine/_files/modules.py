@@ -37,7 +37,7 @@ from .values import (
 )
 
 SCHEMA = 1
-KEY = "megengine.model"  # of the text in the container
+KEY = "megengine.model"  # the key of the text in the container
 _DEFAULTS = {"name": None, "training": True, "quantize_disabled": False, "_short_name": None}
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 _CLASSES: dict[str, type] = {
@@ -46,7 +46,8 @@ _CLASSES: dict[str, type] = {
 
 
 class Form(NamedTuple):
-    """What a class of modules has besides attributes. ``hidden`` are attributes that are not written as such.
+    """The parts of a class of modules in files besides attributes. ``hidden`` are attributes that
+    are not written.
 
     write(module, writer) gives JSON, of which read(module, JSON, reader) makes the rest of ``module``, whose attributes,
     and those of all other modules, are there already. finish(module, version) is called when all are whole.
@@ -94,7 +95,7 @@ class _Writer:
 
     def result(self) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         records = []
-        for module in self._modules:  # which grows
+        for module in self._modules:  # the list grows meanwhile
             records.append(self._record(module))
         model = {
             "schema": SCHEMA,

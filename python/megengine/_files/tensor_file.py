@@ -27,8 +27,8 @@ from .mapped import MappedFile, mapped_tensor
 SUFFIX, INDEX_SUFFIX = ".safetensors", ".safetensors.index.json"
 _INDEX = f"model{INDEX_SUFFIX}"
 _NOT_OF_TENSORS = ("U32", "U64")  # dtypes that arrays in model files may have
-_AXES = 8  # of a tensor, at most
-_Parts = dict[str, tuple[Stored, str]]  # by tensor: the file that has it, and that file's name
+_AXES = 8  # the most axes of a tensor
+_Parts = dict[str, tuple[Stored, str]]  # tensor's name -> its file, and the file's name
 
 
 class TensorFile(Mapping[str, Tensor | QuantizedBlocks]):
@@ -137,7 +137,7 @@ def _check(name: str, entry: Any) -> None:
 
 
 def in_folder(path: str) -> str:
-    """Where the tensors of a folder are found: its index, or its only safetensors file.
+    """Returns the file that lists the tensors of a folder: its index, or its only safetensors file.
 
     A path that is no folder is returned as it is.
     """

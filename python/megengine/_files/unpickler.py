@@ -126,8 +126,9 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
     def __init__(self, file: IO[bytes], admission: admitted.Admission, **options: Any) -> None:
         super().__init__(file, **options)
         self._admission = admission
-        self._callable: set[int] = set()  # ids of what was found and may be called
-        self._nested: dict[int, tuple[int, Any]] = {}  # what holds tuples, kept alive for its id: how deep, itself
+        self._callable: set[int] = set()  # ids of found objects that may be called
+        # id of a container of tuples -> its depth, and itself to keep it alive
+        self._nested: dict[int, tuple[int, Any]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         found, may_be_called = self._find(_PYTHON2_MODULES.get(module, module), name)
@@ -279,7 +280,9 @@ def _our_class(module: str, name: str) -> Any:
 
 @functools.cache
 def _distributed() -> frozenset[str]:
-    """The top modules of all installed distributions, wherever they lie: for this user, in a zip file, editable."""
+    """Returns the top modules of all installed distributions: those of this user, in zip files, and
+    editable ones too.
+    """
     from importlib.metadata import packages_distributions  # slow to import
 
     return frozenset(packages_distributions())
@@ -303,7 +306,9 @@ def _class_of_the_program(module: str, name: str) -> type | None:
 
 
 def _is_member_by_name(called: Any, args: Any) -> bool:
-    """How some Pythons spell a member of an enum: ``getattr(Colour, "RED")``."""
+    """Whether a call is the spelling of an enum's member that some Pythons write: ``getattr(Colour,
+    "RED")``.
+    """
     if called is not getattr or type(args) is not tuple or len(args) != 2:
         return False
     kind, name = args
@@ -311,7 +316,7 @@ def _is_member_by_name(called: Any, args: Any) -> bool:
 
 
 def _is_called_by_pickles(found: type) -> bool:
-    """Is it a class of ours that pickles call: a tensor, an enum, a small value?"""
+    """Whether it is a class of ours that pickles call: a tensor, an enum, a small value."""
     return issubclass(found, (Tensor, enum.Enum, FrozenDict, FrozenList, Device))
 
 
@@ -332,7 +337,9 @@ def _check_array(state: Any) -> None:
 
 
 def _check_dtype(dtype: np.dtype, state: Any) -> None:
-    """NumPy believes the state of a dtype: sizes and places that lie would read and write beyond arrays."""
+    """Checks the state of a dtype, which NumPy trusts: wrong sizes and offsets would read and write
+    beyond arrays.
+    """
     if not isinstance(state, tuple) or len(state) not in (8, 9):
         raise pickle.UnpicklingError("a dtype without its state")
     version, order, inner, names, fields, size, alignment, flags = state[:8]
@@ -347,14 +354,14 @@ def _check_dtype(dtype: np.dtype, state: Any) -> None:
     )
     if names is None:
         sound = sound and fields is None and flags == dtype.flags
-    else:  # of its flags, 1, 2 and 4 are those of objects
+    else:  # flags 1, 2 and 4 mark dtypes with objects
         sound = sound and dtype.kind == "V" and not flags & 7 and _are_fields(names, fields, size)
     if not sound:
         raise pickle.UnpicklingError(f"a dtype that {dtype} is not")
 
 
 def _is_metadata(dtype: np.dtype, rest: tuple[Any, ...]) -> bool:
-    """What follows in the state: of dates their unit, else perhaps a dict."""
+    """Whether the rest of a dtype's state is valid: the unit of a date, else None or a dict."""
     if dtype.kind not in "mM":
         return not rest or type(rest[0]) in (dict, type(None))
     if not rest or type(rest[0]) is not tuple or len(rest[0]) != 2 or type(rest[0][1]) is not tuple:
@@ -389,7 +396,7 @@ def _are_fields(names: Any, fields: Any, size: int) -> bool:
 
 
 def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
-    """How protocol 2 spells bytes; the only codec it uses."""
+    """Encodes text as bytes, which is how protocol 2 writes bytes; it uses no other codec."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"codec {encoding!r} in a pickle of bytes")
     return text.encode("latin1")
@@ -404,14 +411,16 @@ def _short_range(*args: int) -> range:
 
 
 def _type_of_constant(value: Any) -> type:
-    """How NoneType and the type of ... are spelled; the only use of `type`."""
+    """Returns NoneType or the type of Ellipsis, which pickles write as calls of `type`; they call
+    it for nothing else.
+    """
     if value is not None and value is not ...:
         raise pickle.UnpicklingError("the type of a value")
     return type(value)
 
 
 def _content(kind: type, *args: Any) -> Any:
-    """bytes or bytearray of some content; not of a mere length."""
+    """Returns bytes or bytearray of given content; a mere length is refused."""
     if args and not isinstance(args[0], (bytes, bytearray, str)):
         raise pickle.UnpicklingError(f"{kind.__name__} of no text")
     return kind(*args)

@@ -1,4 +1,6 @@
-"""Which rows of a graph became which rows of another: what a pass kept, changed, removed and added."""
+"""Matches the rows of a graph before and after a pass, and tells which it kept, changed, removed
+and added.
+"""
 
 from __future__ import annotations
 
@@ -65,11 +67,13 @@ def each_pair(pairs: Sequence[Pair]) -> Iterator[Pair]:
 _KEYS = (
     lambda row: (row.kind, row.name, row.callee),
     lambda row: row.name,
-)  # what is kept, first and then
+)  # kept rows, in the first and in the second graph
 
 
 def aligned(before: Sequence[Row], after: Sequence[Row]) -> list[Pair]:
-    """Pairs in an order that is the order of both. Modules are compared with what became of them, inside as well."""
+    """Returns pairs in an order that both graphs share. Modules are compared with their
+    counterparts, inside as well.
+    """
     return _aligned(before, after, _KEYS)
 
 
@@ -124,7 +128,7 @@ def _kept(
 
 
 def _between(before: Sequence[Row], after: Sequence[Row]) -> list[Pair]:
-    """Rows between two that stayed: by what they call, then those that stand in one place."""
+    """Pairs rows between two that stayed: first by their callees, then by their places."""
     if not before or not after or len(before) * len(after) > _COMPARED:
         return [_pair(row, None) for row in before] + [_pair(None, row) for row in after]
     blocks = SequenceMatcher(None, _callees(before), _callees(after), autojunk=False).get_opcodes()

@@ -99,7 +99,9 @@ class _Side:
         facts["was"] = before.facts[before._number[id(old)]]["text"].replace("\n", " \u00b7 ")
 
     def summary(self, note: str = "") -> str:
-        """What the graph takes and gives, how large it is, and how long it ran. note: how that was measured."""
+        """Returns the graph's inputs and results, its size, and its time. note: how that was
+        measured.
+        """
         takes = ", ".join(row.types for row in self.rows if row.kind == "input" and row.types)
         gives = next((row.types for row in reversed(self._every) if row.kind == "output"), "")
         parts = [f"<b>{self.calls}</b> calls"]

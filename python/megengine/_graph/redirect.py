@@ -1,4 +1,4 @@
-"""Sends calls of Python functions to a handler for a while, whoever calls them and by whatever name.
+"""Sends calls of Python functions to a handler for a while, from every caller and under every name.
 
 While a redirection is entered, the functions' code is exchanged for code that calls the handler. So
 ``from megengine.functional import relu``, default arguments and closures are caught as well, and
@@ -82,7 +82,7 @@ _functions: dict[types.FunctionType, _Function] = {}  # whatever any redirection
 
 
 def original_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """What ``fn`` does outside of redirections, with the signature that it has there."""
+    """Returns ``fn`` as it is outside of redirections, with its own signature."""
     found = _functions.get(fn) if isinstance(fn, types.FunctionType) else None
     return fn if found is None else found.original
 

@@ -1,4 +1,6 @@
-"""What pictures show of a graph: a tree of rows, which the faces make from their calls; plain tables and Graphviz text of them."""
+"""Rows, which pictures show of a graph: a tree of them, made from calls; plain tables and Graphviz
+text of them.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class Row:
 
 
 def each_row(rows: Iterable[Row], depth: int = 0) -> Iterator[tuple[int, Row]]:
-    """(depth, row) of all rows, a module before its children."""
+    """Iterates over (depth, row) of all rows, a module before its children."""
     for row in rows:
         yield depth, row
         yield from each_row(row.children, depth + 1)
@@ -99,7 +101,7 @@ def _nested(
 
 
 class Measured:
-    """What runs of a graph found of each of its calls: types of the result, and seconds."""
+    """Measurements of the calls of a graph: types of the results, and seconds."""
 
     def __init__(self) -> None:
         self._types: dict[Any, str] = {}
@@ -121,7 +123,8 @@ class Measured:
 
 
 def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: Sequence[Row] = ()) -> tuple[list[Row], dict[Any, Row]]:
-    """(a row for each call, with those of a graph that it calls inside, but for what this gives; value -> the row that makes it).
+    """Returns (a row for each call, with those of a graph that it calls inside, but for what this
+    gives; value -> the row that makes it).
 
     path: the calls around ``graph``, the outermost first. given: where its inputs come from.
     """
@@ -145,7 +148,8 @@ def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: S
                 result.users.append(row)
         made.update(dict.fromkeys(call.outputs, row))
         rows.append(row)
-    for row, call in zip(rows, calls, strict=True):  # at last: graphs with a cycle are looked at, too
+    # after all rows are made, as a graph may have a cycle
+    for row, call in zip(rows, calls, strict=True):
         link(row, [made[value] for value in call.inputs if value in made])
         if row.kind == "output":
             row.types = row.types or ", ".join(each.types for each in row.inputs if each.types)

@@ -1,4 +1,5 @@
-"""What names and keywords of PyTorch, of JAX and of MegEngine before 1.0 are called here: lines that are added to AttributeErrors and TypeErrors.
+"""Adds our words for names and keywords of PyTorch, JAX and MegEngine before 1.0 to AttributeErrors
+and TypeErrors.
 
 The table stands in `table`; this looks into it when a name is missing already: nothing is slower for names that exist.
 """
@@ -31,7 +32,9 @@ _CALLED_IN = (
 
 @cache
 def rows() -> dict[str, str]:
-    """The table: a name, behind the letter of who is asked for it, and the words."""
+    """Returns the table as a dict: a name, behind the letter of the object that is asked for it, to
+    the words.
+    """
     found = {}
     for line in filter(None, table.ROWS.splitlines()):
         names, _, words = line.partition(": ")
@@ -62,7 +65,9 @@ def _called_on_tensor(words: str) -> str:
 
 
 def words_for(holder: str, name: str) -> str | None:
-    """What to write for ``name`` of ``holder`` (a letter of the table): the words behind "fix: "; None for a name that nothing is known of."""
+    """Returns what to write for ``name`` of ``holder`` (a letter of the table), the words behind
+    "fix: "; None for an unknown name.
+    """
     if words := rows().get(f"{holder}.{name}"):
         return (
             words.replace("nothing", "leave it out", 1)
@@ -147,7 +152,7 @@ def explain_names(owner: type) -> None:
 
 
 def _argument(error: TypeError) -> str:
-    """What a keyword argument of torch is called here, in words; empty for other errors."""
+    """Returns our words for a keyword argument of torch; empty for other errors."""
     found = re.fullmatch(
         r"(?:\w+\.)*?(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'(?:\. Did you mean.*)?",
         str(error),
@@ -176,7 +181,9 @@ def shows_no_unknown(function: _Function) -> _Function:
 
 
 def _keyword(function: str, name: str) -> str:
-    """What the keyword argument ``name`` of a function or class is called here, in words; empty where nothing is known."""
+    """Returns our words for the keyword argument ``name`` of a function or class; empty for an
+    unknown one.
+    """
     import inspect
 
     if words := table.SPECIAL.get(function, {}).get(name):
@@ -220,7 +227,8 @@ def explain_in_notebooks() -> None:
 
 
 def explain_keywords() -> None:
-    """From here on an error that ends the program, or a line at Python's prompt, tells what a keyword argument of torch is called here.
+    """Makes errors that end the program, or a line at Python's prompt, name our word for a keyword
+    argument of torch.
 
     Python raises it before any function of ours runs: only when it is shown can something be added. The interpreter tells of that by an event, whoever shows it:
     this listens, and leaves ``sys.excepthook`` as it is.

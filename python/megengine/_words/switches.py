@@ -1,4 +1,6 @@
-"""Environment variables of ours that nobody reads, or whose values nobody understands: told once, when the package is imported."""
+"""Warns, when the package is imported, about environment variables of ours that are unknown or have
+values that are not understood.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _is_settled(decision: Tensor, value: bool = True) -> bool:
 
 
 def read(decision: Tensor) -> bool:
-    """What eager code sees; nothing waits for the device where it is settled."""
+    """Returns the decision to eager code; a settled one is known without waiting for the device."""
     return _is_settled(decision) or (not _is_settled(decision, False) and bool(decision.item()))
 
 
@@ -62,7 +62,7 @@ def decide(tensor: Tensor, is_finite: Tensor) -> None:
 
 
 def decision_of(tensor: Tensor) -> Tensor | None:
-    """Whether the gradient of ``tensor`` is finite; None where nothing is left to decide."""
+    """Whether the gradient of ``tensor`` is finite; None if nothing is left to decide."""
     decision = _held.get(tensor)
     return None if decision is None or _is_settled(decision) else decision
 

@@ -214,7 +214,9 @@ class GradScaler:
         return scale
 
     def _decide(self, tensors: list[Tensor], finite: Tensor) -> None:
-        """In a traced step: gradients become zeros unless ``finite``, and the optimizer keeps what it would update."""
+        """Decides in a traced step: unless ``finite``, gradients become zeros and the optimizer
+        changes nothing.
+        """
         self._found._reset(ops.logical_or(self._found, ops.logical_not(finite)))
         for t in tensors:
             grad: Any = t.grad
@@ -296,7 +298,9 @@ def _all_finite(x: Tensor) -> Tensor:
 
 
 def _in_all_processes(finite: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """Other processes have other parts of the parameters or of their gradients, and all go on or none."""
+    """Combines the decisions of all processes, which hold different parts of parameters or
+    gradients: all go on, or none.
+    """
     for tensor in tensors:
         least: Any = getattr(tensor, "_least_of_all", None) or decisions.together.get(tensor)
         if least is not None:

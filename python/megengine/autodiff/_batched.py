@@ -21,7 +21,7 @@ from ._batching_rules import NoRule, apply_rule, refuse
 _RANDOM = ("random_", "dropout_mask")
 _IN_PLACE = tuple(f"__i{name}__" for name in "add sub mul mod pow lshift rshift and xor or floordiv truediv".split())
 _WRITES = ("_assign", "_hold", "_reset", *_IN_PLACE)
-_MOST_INSTALLS = 100  # of what looks at writes
+_MOST_INSTALLS = 100  # that are nested
 
 
 class Level:
@@ -87,7 +87,7 @@ def all_examples(x: Tensor) -> Tensor:
 
 
 def one_example(value: Tensor) -> Tensor:
-    """What `all_examples` opens."""
+    """Undoes `all_examples`."""
     for level in _open.levels:
         value = level.of(value)
     return value
@@ -233,7 +233,7 @@ def _check_write(to: Tensor, *given: Any) -> None:
 
 
 def _depth(x: Any) -> int:
-    """How far inside the level lies that it has examples of; -1: of none."""
+    """Returns the depth of the innermost level whose examples it holds; -1 if it holds none."""
     return _open.levels.index(x.level) if isinstance(x, Batched) and x.level in _open.levels else -1
 
 
@@ -243,7 +243,7 @@ class _Patches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = self._installs = 0
-        self._own: dict[str, Any] = {}  # what the class had, while writes are looked at
+        self._own: dict[str, Any] = {}  # the class's own attributes while writes are watched
 
     def enter(self) -> None:
         with self._lock:

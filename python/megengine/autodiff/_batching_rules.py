@@ -1,4 +1,5 @@
-"""How each op computes for all examples at once: its operands have a batch axis in front, and so has its result.
+"""Rules by which ops compute for all examples at once: operands and results have a batch axis in
+front.
 
 A rule knows the op's operands and attributes, no values. An op that has none is refused by its name.
 """
@@ -22,7 +23,7 @@ _Rule: TypeAlias = Callable[["_Call", _Attrs], _Result]
 
 
 class NoRule(TypeError):
-    """What cannot be computed for all examples at once."""
+    """Raised for an op that cannot be computed for all examples at once."""
 
 
 def refuse(what: str, why: str, fix: str = "a Python loop over the examples: F.stack([f(x) for x in xs])") -> NoReturn:
@@ -30,7 +31,7 @@ def refuse(what: str, why: str, fix: str = "a Python loop over the examples: F.s
 
 
 def apply_rule(name: str, level: "Level", operands: tuple[Any, ...], attrs: _Attrs) -> _Result:
-    """What the op computes for all examples of ``level``; a list where it has several results."""
+    """Returns the results of an op for all examples of ``level``; a list if it has several."""
     rule = RULES.get(name)
     call = _Call(name, level, operands)
     if rule is None:
@@ -50,7 +51,7 @@ class _Call:
         refuse(f"{self.name} of {shapes} is not computed for a batch", why)
 
     def run(self, *operands: Any, **attrs: Any) -> Any:
-        return getattr(ops, self.name)(*operands, **attrs)  # of outer levels there may be more
+        return getattr(ops, self.name)(*operands, **attrs)  # outer levels may have batch axes, too
 
     def is_batched(self, index: int) -> bool:
         return getattr(self.operands[index], "level", None) is self.level
@@ -200,7 +201,9 @@ def _places(call: _Call, first: int) -> tuple[list[Any], int]:
 
 
 def _start(axes: tuple[int, ...]) -> int:
-    """Where the places' axes lie in what `index_get` gives: where adjacent axes were, else in front."""
+    """Returns the axis at which `index_get` puts the axes of the places: the first indexed axis if
+    these are adjacent, else 0.
+    """
     return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
 
 

@@ -37,7 +37,9 @@ _recording = _Recording()
 
 
 def note_remote(sent: Tensor) -> None:
-    """What another process goes on with: backward passes of the open recordings fetch its gradient from there."""
+    """Notes a tensor that another process goes on with: backward passes fetch its gradient from
+    there.
+    """
     for manager in _recording.managers:
         if manager._recording:
             manager._remote.append(sent)
@@ -51,11 +53,12 @@ def get_backwarding_grad_manager() -> GradManager | None:
 class ProcessSum:
     """A callback that begins with a gradient's sum over processes: ``distributed.make_allreduce_cb``.
 
-    Where one is the first callback of a tensor, backward itself adds up the gradient, in buckets, beside what is left of it.
+    If one is the first callback of a tensor, backward itself sums the gradient, in buckets, while
+    it computes the others.
     """
 
     def _group_key(self, tensor: Tensor | None) -> str:
-        """Which processes; "" for this one alone."""
+        """Returns the key of a group of processes; "" for this process alone."""
         return ""
 
     def _of_sum(self, total: Tensor) -> Tensor:
@@ -83,7 +86,8 @@ class AttachSpec:
         self.snapshot: Tensor | None = None
 
 
-_NOTHING = Tensor(0.0, device="cpu0")  # what a snapshot holds between recordings: values are not kept alive
+# snapshots hold this between recordings, so that values are not kept alive
+_NOTHING = Tensor(0.0, device="cpu0")
 
 
 class GradManager:
@@ -409,7 +413,7 @@ def _group_of(spec: AttachSpec) -> str:
 
 
 def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None:
-    """group: of the processes whose gradients are in ``grad`` already."""
+    """group: the processes whose gradients are in ``grad`` already."""
     callbacks = spec.callbacks
     if group:
         first, *callbacks = callbacks
@@ -425,7 +429,7 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None
 
 
 def _gradients_by_rows(lookups: Iterable[Lookup], grads: Iterable[Any]) -> dict[int, list[RowGradient]]:
-    """By the id of the spec: the gradients of the lookups of its tensor."""
+    """Maps the id of each spec to the gradients of the lookups of its tensor."""
     found: dict[int, list[RowGradient]] = {}
     for lookup, grad in zip(lookups, grads, strict=True):
         if grad is not None:

@@ -1,4 +1,5 @@
-"""State behind ``megengine.config`` and the interpreter options: one table of them, each with who reads it; and properties
+"""State behind ``megengine.config`` and the interpreter options: one table of them, each with its
+reader; and properties
 of modules, so that ``config.async_level = 1`` runs a setter."""
 
 import os
@@ -19,7 +20,7 @@ class Option(NamedTuple):
     """One option: exactly one of reader, holds and ignored says what becomes of its value."""
 
     default: Any
-    variable: str = ""  # of the environment, for its first value
+    variable: str = ""  # the environment variable that sets the first value
     reader: str = ""  # the file that acts on it
     holds: str = ""  # why what it asks for is so in any case
     ignored: str = ""  # why it changes nothing: a value that is not the default warns once

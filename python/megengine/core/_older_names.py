@@ -57,7 +57,7 @@ def ask_for_names(module: ModuleType) -> None:
 
 
 def install() -> None:
-    """From here on older programs find what they import."""
+    """Lets older programs find the modules that they import, from this call on."""
     sys.meta_path.append(_Finder)
     for place in PLACES:
         ask_for_names(importlib.import_module(f"{_PACKAGE}.{place}".rstrip(".")))

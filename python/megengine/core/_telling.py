@@ -1,4 +1,6 @@
-"""What a program is told once: what goes away, by one table, and what has no effect here."""
+"""Warnings that a program gets once: deprecations, from one table, and arguments without effect
+here.
+"""
 
 from __future__ import annotations
 

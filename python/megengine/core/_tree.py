@@ -23,7 +23,9 @@ class Branch(NamedTuple):
     parts: list[Any]
 
     def named(self, path: str) -> list[str]:
-        """How Python reaches the parts of a container that it reaches by ``path``."""
+        """Returns the Python expressions of the parts of a container whose own expression is
+        ``path``.
+        """
         if self.names is None:
             return [f"{path}[{number}]" for number in range(len(self.parts))]
         if issubclass(self.kind, dict):
@@ -62,7 +64,9 @@ def branch_of(value: Any) -> Branch | None:
 
 
 def opened(value: Any) -> Branch | None:
-    """`branch_of`, and lists, tuples and dicts of other classes: for those who make none anew."""
+    """Opens what `branch_of` opens and lists, tuples and dicts of other classes, for callers that
+    only read.
+    """
     if (branch := branch_of(value)) is not None:
         return branch
     if isinstance(value, dict):
@@ -74,7 +78,7 @@ Opener = Callable[[Any], Branch | None]  # tells what is a container
 
 
 def leaves(value: Any, branch_of: Opener = opened) -> Iterator[Any]:
-    """What stands in a tree, in order."""
+    """Iterates over the leaves of a tree, in order."""
     kind, parts = PLAIN.get(type(value)), value
     if kind is dict:
         parts = value.values()
@@ -101,7 +105,7 @@ def mapped(value: Any, each: Callable[[Any], Any], branch_of: Opener = branch_of
 
 
 def flatten(value: Any, found: list[Tensor], seen: dict[int, Branch] | None = None) -> Any:
-    """The shape of a tree: tensors are collected and replaced by `LEAF`, all else is kept.
+    """Returns the shape of a tree: tensors are collected and replaced by `LEAF`, all else is kept.
 
     seen: where given, a container that stands in several places is one `Branch`, whose tensors are collected once.
     """

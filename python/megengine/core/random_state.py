@@ -10,7 +10,9 @@ from .._core import RandomState
 
 
 def fresh_seed() -> int:
-    """What generators without a seed of their own start from: the system's, for numpy.random takes long to load."""
+    """Returns a seed for generators without one of their own, from the system: numpy.random takes
+    long to load.
+    """
     return int.from_bytes(os.urandom(8), "little")
 
 
@@ -21,9 +23,9 @@ def default_random_state() -> RandomState:
 
 _default = _core.default_random_state()
 _default.seed(fresh_seed())
-_is_seeded = False  # by the program
+_is_seeded = False  # whether the program has set a seed
 _beside = 0  # seeds given by `seed_beside` since then
-_rank: int | None = None  # in a world of processes
+_rank: int | None = None  # rank of this process in a world
 _of_rank = RandomState(0)  # lives as long as programs that draw from it
 _noise = _default
 

@@ -147,7 +147,9 @@ def set_to_zero(grad: Tensor | RowGradient) -> None:
 
 
 def refuse_rows(who: str, shape: tuple[int, ...], fix: str = "") -> NoReturn:
-    """TypeError: ``who`` needs the whole gradient. fix: another way than sparse=False."""
+    """Raises TypeError because ``who`` needs the whole gradient. fix: a way out besides
+    sparse=False.
+    """
     raise TypeError(
         f"{who} takes no gradient that is kept as rows, and the table of shape {shape} has one\n"
         f"  fix: look the table up with sparse=False{fix and ', or '}{fix}"

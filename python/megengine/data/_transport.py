@@ -58,7 +58,7 @@ def receive(connection: Connection) -> Any:
 
 
 def _offsets(sizes: list[int]) -> list[int]:
-    """Where each part begins; the last number is the size of the file (never 0)."""
+    """Returns the offset of each part; the last number is the size of the file (never 0)."""
     offsets = [0]
     for size in sizes:
         offsets.append(offsets[-1] + max(_ALIGN, -(-size // _ALIGN) * _ALIGN))

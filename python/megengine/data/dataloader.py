@@ -60,7 +60,8 @@ if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a 
     import typing_extensions
 
     _Sample = typing_extensions.TypeVar("_Sample", covariant=True, default=Any)
-    _Array = typing_extensions.TypeVar("_Array", covariant=True, default=np.ndarray)  # or Tensor, with preload
+    # Tensor with preload
+    _Array = typing_extensions.TypeVar("_Array", covariant=True, default=np.ndarray)
     _S = TypeVar("_S", covariant=True)
     _Part = np.ndarray | np.generic | Tensor | float  # becomes one array of a batch
 
@@ -287,7 +288,7 @@ class PreLoader(Generic[_Batch]):
         return self
 
     def __len__(self) -> int:
-        """As of the loader: the batches of the whole pass, however many were given."""
+        """Returns the number of batches of the whole pass, whatever number has been given."""
         return len(self.sampler)  # type: ignore[arg-type]  # whose TypeError this is
 
     def __next__(self) -> _Batch:

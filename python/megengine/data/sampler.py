@@ -386,7 +386,7 @@ class Infinite(MapSampler):
         if name.startswith("__") or name in (
             "sampler",
             "sampler_iter",
-        ):  # not there yet: copying, unpickling
+        ):  # the attribute is missing during copying and unpickling
             raise AttributeError(name)
         return getattr(self.sampler, name)
 
@@ -418,7 +418,7 @@ def _check_weights(weights: Sequence[float], count: int) -> np.ndarray:
 
 
 def _place(world_size: int | None, rank: int | None) -> tuple[int, int]:
-    """(world_size, rank), from the process group where they are not given."""
+    """Returns (world_size, rank), from the process group where they are not given."""
     # A process that never imported the module is in no group; an import here could swallow a Ctrl-C.
     group = sys.modules.get(__name__.replace(".data.sampler", ".distributed.group"))
     if world_size is None:

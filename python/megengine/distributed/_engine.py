@@ -1,4 +1,4 @@
-"""Which engine moves tensors of the host between the processes of a world.
+"""Chooses the engine that moves host tensors between the processes of a world.
 
 ``local``: ours, for one machine: sockets, and reading what others have in their memory. ``mpi``: the cluster's own (`_mpi`).
 ``gloo``: a plug-in over libgloo, where the build found it. ``tcp``: ours, through sockets alone. ``auto`` decides by where the processes run. Tensors of GPUs go by NCCL where that is chosen
@@ -19,7 +19,7 @@ from ._environment import HAS_SERVER
 
 HOST_ENGINES = ("mpi", "gloo", "local", "tcp")
 BACKENDS = ("auto", "nccl", *HOST_ENGINES)
-_OF_VENDORS = ("rccl", "cncl", "hccl", "ucx", "shm")  # which older programs name
+_OF_VENDORS = ("rccl", "cncl", "hccl", "ucx", "shm")  # older programs name these
 COMM = "MEGJIT_COMM"
 # By how many machines a world spans, or how many of its processes are here: (variable, None or what it must differ from).
 _SPANS = (
@@ -41,7 +41,9 @@ def checked(name: str) -> str:
 
 
 def chosen(given: str) -> tuple[str, str]:
-    """(backend, engine for tensors of the host or "auto"): what the program gives, or else ``MEGJIT_COMM``. ValueError for an unknown name."""
+    """Returns (backend, engine for tensors of the host or "auto"): what the program gives, or else
+    ``MEGJIT_COMM``. ValueError for an unknown name.
+    """
     backend = checked(given)
     try:
         by_user = checked(os.environ.get(COMM) or "auto")
@@ -122,7 +124,9 @@ def settled(engine: str, told: list[str], rank: int = 0) -> str:
 
 
 def place_of(engine: str, is_alone: bool) -> str:
-    """What a process tells the others on its way into the world. is_alone: all run on this machine."""
+    """Returns the text that a process tells the others when it joins: engine, gloo, machine.
+    is_alone: all processes run on this machine.
+    """
     return f"{engine} {'-' if is_alone or not _has_gloo() else 'gloo'} {machine()}"
 
 

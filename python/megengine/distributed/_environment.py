@@ -1,4 +1,6 @@
-"""What the launcher of the processes says of this one: rank, size of the world, where the others meet."""
+"""Reads what the launcher says about this process: its rank, the size of the world, the meeting
+place.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Place:
 
 
 def host_for(is_alone: bool) -> str:
-    """Where to listen: on the loopback, unless processes of the world run on other machines."""
+    """Returns the address to listen on: the loopback, unless processes of the world run on other
+    machines.
+    """
     return "127.0.0.1" if is_alone else "0.0.0.0"
 
 
@@ -89,7 +93,7 @@ def _port(launcher: str) -> int:
 
 
 def variables(place: Place, local_size: int, token: str) -> dict[str, str]:
-    """What says the same to a process that is started."""
+    """Returns the variables that tell the same to a process that is started."""
     return {
         "MASTER_ADDR": place.master_ip,
         "MASTER_PORT": str(place.port),

@@ -1,4 +1,4 @@
-"""What a data-parallel step takes in a world of any size: simulated from what it takes in one process.
+"""Simulates the time of a data-parallel step in a world of any size from its time in one process.
 
 In: seconds of the parts of a step, its gradients with the moments at which backward has them; how many processes, and the network. Out:
 seconds of the step. The formulas and their source stand in docs/distributed.md, "On paper".
@@ -26,7 +26,8 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Step:
-    """What one process measured. forward, backward, update: seconds. gradients: in any order."""
+    """The measurements of one process. forward, backward, update: seconds. gradients: in any order.
+    """
 
     forward: float
     backward: float

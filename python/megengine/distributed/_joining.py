@@ -1,4 +1,4 @@
-"""How a process finds the others of its world and connects with each of them.
+"""Finds the other processes of a world and connects with each of them.
 
 In: the world's key-value server. Out: a connected socket for each other process. Each listens
 on the loopback if the server does, else on all addresses, tells the server the one by which it reaches it, and connects to those of
@@ -81,7 +81,8 @@ def _next_caller(listener: socket.socket, rank: int, token: str, deadline: float
     while True:
         listener.settimeout(_left(deadline))
         connection, _ = listener.accept()
-        connection.settimeout(min(5.0, _left(deadline)))  # who says nothing holds up nobody for long
+        # a silent process delays the others only briefly
+        connection.settimeout(min(5.0, _left(deadline)))
         try:
             hello = receive(connection, _HELLO.size)
             answer = _HELLO.pack(secrets.token_bytes(_NONCE_BYTES), rank)

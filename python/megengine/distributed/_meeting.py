@@ -1,4 +1,5 @@
-"""Where the machines of a world meet that may grow and shrink: ``run --min-nodes A --max-nodes B``.
+"""The meeting of the machines of a world that may grow and shrink: ``run --min-nodes A --max-nodes
+B``.
 
 The machine that has the address ``--master-ip`` keeps the list; each ``run``, a node here, says twice a second what it does, and hears what to do.
 A node that says nothing for a while is gone. Rank 0 is on the machine that keeps the list.
@@ -20,16 +21,18 @@ from ._environment import TOKEN, Place
 from ._store import Connection, Failed, NoStore, WrongToken
 from .server import Server
 
-SECONDS_TO_COME = 10.0  # so long after the last one that came, a world begins that could have more nodes
+SECONDS_TO_COME = 10.0  # wait for further nodes after the last one came
 SECONDS_OF_SILENCE = 15.0  # after which a node is gone; one that ends its processes may say nothing for ten
-SECONDS_TO_MEET = 600.0  # so long too few wait for others
+SECONDS_TO_MEET = 600.0  # wait for the least number of nodes
 _BEAT_SECONDS = 0.5
 _ANSWER_SECONDS = 5.0
 
 
 @dataclass
 class Limits:
-    """How far a world may grow and shrink: fewest and most nodes, and how many times it starts again."""
+    """Limits of a world: the fewest and most nodes, and the number of times that it may start
+    again.
+    """
 
     least: int
     most: int
@@ -38,7 +41,7 @@ class Limits:
 
 @dataclass
 class _Node:
-    """What the list has of one ``run``."""
+    """The entry of the list for one ``run``."""
 
     processes: int
     seen: float
@@ -49,22 +52,25 @@ class _Node:
 
 @dataclass
 class _List:
-    """Who is there, and of whom the world consists. Its `beat` is all that nodes ask."""
+    """The list of nodes that are there and of those in the world. Nodes call only its `beat`."""
 
     limits: Limits
     keeper: str
-    number: int = field(default_factory=lambda: secrets.randbits(30))  # of the world that runs, or ran last
-    port: int = 0  # of that world's server, once it has one
+    # the number of the world that runs, or ran last
+    number: int = field(default_factory=lambda: secrets.randbits(30))
+    port: int = 0  # the port of that world's server; 0: none yet
     code: int | None = None  # once all is over
     nodes: dict[str, _Node] = field(default_factory=dict)
-    members: list[str] = field(default_factory=list)  # of the world that runs, by rank
+    members: list[str] = field(default_factory=list)  # the nodes of the world that runs, by rank
     done: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def beat(self, node: str, processes: int, doing: str, number: int) -> list[Any]:
-        """What the node is to do: ["wait"], ["begin", number, first rank, size, port], ["go on"], ["stop"] or ["over", exit code].
+        """Tells the node what to do: ["wait"], ["begin", number, first rank, size, port], ["go
+        on"], ["stop"] or ["over", exit code].
 
-        doing: "waits", "runs" or "done". number: of the world in which it does so, or, if it waits, of the last one that it was part of.
+        doing: "waits", "runs" or "done". number: the number of the world that it runs in or, if it
+        waits, of the last one that it was part of.
         """
         with self.lock:
             self._note(self.nodes.setdefault(node, _Node(processes, 0)), doing)
@@ -95,7 +101,7 @@ class _List:
                 self.code = 0
                 return
         has_failed = node in self.members and number == self.number and doing == "waits"
-        if has_failed or not self.nodes.keys() >= set(self.members):  # or one of them is gone
+        if has_failed or not self.nodes.keys() >= set(self.members):  # a member failed or is gone
             self.members, self.done = [], set()
             if self.limits.restarts == 0:
                 self.code = 1

@@ -60,13 +60,15 @@ class Mpi:
         return server
 
     def handles(self) -> tuple[str, int, dict[str, int]]:
-        """(a file that has MPI's functions, the communicator, constants by name): what `_core.World.use_mpi` takes."""
+        """Returns (a file that has MPI's functions, the communicator, constants by name): what
+        `_core.World.use_mpi` takes.
+        """
         number = {name: _unsigned(self._mpi._handleof(getattr(self._mpi, name))) for name in _CONSTANTS}
         number["IN_PLACE"] = _unsigned(int(self._mpi.IN_PLACE))
         return self._mpi.__file__, _unsigned(self._mpi._handleof(self._world)), number
 
     def end(self) -> None:
-        """At the end of a process whose world is well; all others do so, too."""
+        """Ends MPI in a process whose world had no failure; every process of the world calls it."""
         if _ends_with_us and not self._mpi.Is_finalized():
             # It waits for the others, who may still ask the server of this process: mpi4py's would hold the interpreter.
             ctypes.CDLL(self._mpi.__file__).MPI_Finalize()
@@ -78,7 +80,7 @@ def _imported() -> Any:
         import mpi4py
 
         if "mpi4py.MPI" not in sys.modules:
-            mpi4py.rc.finalize = False  # who waits for a process that failed would wait for ever
+            mpi4py.rc.finalize = False  # a wait for a process that failed would never end
             _ends_with_us = True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

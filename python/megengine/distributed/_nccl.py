@@ -19,7 +19,9 @@ _NONE = "none: "
 
 
 def own_place() -> tuple[str | None, str]:
-    """(this process's GPU, what it says of it): the version of NCCL and which GPU, or why there is none."""
+    """Returns (this process's GPU, what it says of it): the version of NCCL and which GPU, or why
+    there is none.
+    """
     device = get_default_device()
     place, why_not = _core.nccl_place(device)
     return (_gpu_of(device), place) if place else (None, _NONE + why_not)
@@ -30,7 +32,7 @@ def _gpu_of(device: str) -> str:
 
 
 def why_not(ranks: list[int]) -> str:
-    """Why these processes do not exchange tensors by NCCL; "" where they do."""
+    """Returns the reason why these processes do not exchange tensors by NCCL; "" if they do."""
     places = {rank: (_sd.places or {}).get(rank, _NONE + "nobody asked") for rank in ranks}
     for rank, place in places.items():
         if place.startswith(_NONE):

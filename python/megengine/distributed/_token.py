@@ -1,4 +1,6 @@
-"""The secret that the processes of one world share: who does not have it can neither ask the server nor connect."""
+"""The secret that the processes of one world share: a process without it can neither ask the server
+nor connect.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _MANIFEST = "manifest.json"
 _PIECE = 16 << 20  # bytes that are read at once
 _Array = Tensor | np.ndarray | Part
 
-_pending: _Saving | None = None  # at most one
+_pending: _Saving | None = None  # only one save runs at a time
 _saved = 0  # how many, the same in all processes
 
 
@@ -125,7 +125,7 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], int] | None:
     Returns
     -------
     (dict of str, int) or None
-        State and step; None where there is no checkpoint. Of what had a ``state_dict`` it is what
+        State and step; None if there is no checkpoint. Of what had a ``state_dict`` it is what
         ``load_state_dict`` takes. Random states go on where they were: each process's own in a world of the
         same size, else those of rank 0.
 
@@ -164,7 +164,9 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], int] | None:
 
 
 def _encoded(value: Any, arrays: dict[str, _Array], where: str, as_arrays: bool) -> Any:
-    """As JSON, arrays by their names. as_arrays: tensors come back as arrays, as those of a state_dict."""
+    """Writes a value as JSON, arrays by their names. as_arrays: tensors come back as arrays, like
+    those of a state_dict.
+    """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, ShardedParameter):
@@ -224,7 +226,9 @@ def _shape(value: _Array) -> list[int]:
 
 
 def _own(arrays: Mapping[str, _Array], rank: int, size: int) -> dict[str, tuple[Tensor | np.ndarray, int]]:
-    """What this process writes, by name, and where that begins in the whole: its parts, and of the rest about as many bytes as each other one."""
+    """Returns what this process writes, by name, with its offset in the whole: its own parts, and
+    its share of the other bytes.
+    """
     loads = [(0, each) for each in range(size)]
     own: dict[str, tuple[Tensor | np.ndarray, int]] = {}
     by_bytes = sorted(arrays.items(), key=lambda item: (-math.prod(_shape(item[1])), item[0]))
@@ -264,7 +268,7 @@ class _Saving(threading.Thread):
     def run(self) -> None:
         try:
             self.why = self._follow(self._client) if self._client is not None and self._rank else self._lead()
-        except RuntimeError as error:  # of the world: a process is gone
+        except RuntimeError as error:  # the world ended, because a process is gone
             self.why = str(error)
         if self.why:
             get_logger(__name__).warning("the checkpoint of step %d was not written: %s", self._step, self.why)
@@ -314,7 +318,7 @@ class _Saving(threading.Thread):
     def _begin(self) -> None:
         os.makedirs(self._place, exist_ok=True)
         if os.path.exists(manifest := os.path.join(self._place, _MANIFEST)):
-            os.remove(manifest)  # of an earlier run: it is not whole from here on
+            os.remove(manifest)  # an earlier run left it; it is incomplete from here on
 
     def _written(self) -> dict[str, Any]:
         """Writes this process's file. Returns what the manifest says of it, or why it could not be written."""
@@ -347,7 +351,7 @@ class _Saving(threading.Thread):
 
 
 class _Counted:
-    """What goes through to a file, with its length and checksum."""
+    """A file that counts the bytes written to it and computes their checksum."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -142,13 +142,15 @@ def _cut_in_place(parameter: Any, group: Group) -> None:
 
 
 def _forward(module: Any, forward: Callable[..., Any], is_whole: bool, reduce_method: str, *args: Any, **kwargs: Any) -> Any:
-    """In place of ``module.forward``."""
+    """Runs in place of ``module.forward``."""
     with _Gathered(list(module.modules()) if is_whole else [module], reduce_method):
         return forward(*args, **kwargs)
 
 
 def _parts_in(container: Any) -> Iterator[_Place]:
-    """Where parts lie: attributes of a module, and what lists and dicts among these hold."""
+    """Iterates over the parts of a module: in its attributes, and in the lists and dicts among
+    these.
+    """
     for key, value in container.items() if isinstance(container, dict) else enumerate(container):
         if isinstance(value, ShardedParameter):
             yield container, key
@@ -157,7 +159,9 @@ def _parts_in(container: Any) -> Iterator[_Place]:
 
 
 class _Gathered:
-    """While it lasts the modules have whole parameters. (No generator: errors are to name the line that calls forward.)"""
+    """Gives the modules whole parameters while it lasts. (No generator: errors are to name the line
+    that calls forward.)
+    """
 
     def __init__(self, modules: Sequence[Any], reduce_method: str) -> None:
         self._modules, self._reduce_method = modules, reduce_method

@@ -480,13 +480,17 @@ def remote_recv(
 
 
 def _host() -> str:
-    """Where tensors that come through the host lie: with new ones, unless those are on a GPU."""
+    """Returns the device of tensors that come through the host: that of new tensors, unless it is a
+    GPU.
+    """
     default = get_default_device()
     return "cpu0" if _core.physical_name(default).startswith("gpu") else default
 
 
 def _announced(key: str) -> Any:
-    """What the sender of a message says of it. Meanwhile what a group holds back is sent to those who begin to receive it: they may send after that."""
+    """Waits for what the sender says about a message. Meanwhile messages that a group holds back go
+    to processes that receive them: they may send after that.
+    """
     while True:
         held = _sd.held_messages or {}
         found = get_client()._pop_message(key, list(held))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StaticData:
-    """What ``init_process_group`` has set for this process; None before."""
+    """The state that ``init_process_group`` sets for this process; its fields are None before."""
 
     server: Any = None
     client: Client | None = None
@@ -35,18 +35,19 @@ class StaticData:
     device: int | None = None
     backend: str | None = None
     device_type: str | None = None
-    engine: str | None = None  # what moves tensors of the host
+    engine: str | None = None  # the engine that moves host tensors
     mpi: Mpi | None = None
-    machines: list[str] | None = None  # by rank: a name of its machine
+    machines: list[str] | None = None  # the name of each rank's machine
     has_failed: bool = False
     world: Any = None  # the connections, of _core
-    seconds: float = 600.0  # how long an operation waits for what others do
+    seconds: float = 600.0  # how long an operation waits for other processes
     messages: dict[str, int] | None = None  # how many went each way between two processes
     group_depth: int = 0  # how many groups of messages have begun
-    held_messages: dict[str, int] | None = None  # of such a group: under which key the receiver finds what was sent -> its rank
+    # the key under which a receiver finds a held message -> the receiver's rank
+    held_messages: dict[str, int] | None = None
     sends_by_nccl: bool = False  # messages, too
     gpu: str | None = None  # "gpu0": on which this process exchanges tensors by NCCL
-    places: dict[int, str] | None = None  # by rank: its NCCL and its GPU, or why it has none
+    places: dict[int, str] | None = None  # for each rank its NCCL and its GPU, or why it has none
 
     @property
     def machine_ranks(self) -> list[int] | None:
@@ -58,7 +59,8 @@ class StaticData:
 
 
 _sd = StaticData()
-at_entry: list[Callable[[], None]] = []  # what the modules that stand on this one do once the world is connected
+# functions that other modules run once the world is connected
+at_entry: list[Callable[[], None]] = []
 
 
 class Group:
@@ -312,7 +314,7 @@ def _prepare(engine: str, place: Place) -> str:
 
 
 def _connect(engine: str) -> None:
-    """Connections with all others; from here on they are told when this process fails."""
+    """Connects with all others; from here on they learn when this process fails."""
     from ._joining import connect  # slow to import
 
     if not hasattr(_core, "World"):
@@ -365,7 +367,7 @@ def _install_hooks() -> None:
 
 
 def _finish() -> None:
-    """What others still need of this process's GPU has been done."""
+    """Waits for work on this process's GPU that other processes need, and ends MPI."""
     if _sd.gpu is not None:
         _core.synchronize()
     if _sd.mpi is not None and _sd.world is not None:
@@ -375,7 +377,7 @@ def _finish() -> None:
 
 
 def check_device_type(device_type: str) -> None:
-    """ValueError for a kind of device that is unknown."""
+    """Raises ValueError for a kind of device that is unknown."""
     if device_type not in (known := ("xpu", "cpu", "gpu", "cuda")):
         raise ValueError(f"device_type: {device_type!r} is not one of {', '.join(known)}")
 

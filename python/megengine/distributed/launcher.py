@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     _S = TypeVar("_S")
 
     class _Function:
-        """What a `launcher` given options alone takes."""
+        """The decorator that `launcher` returns when it is given options alone."""
 
     class _Launched:
-        """What it makes of that."""
+        """The function that the decorator returns."""
 else:
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
 
 WARN_SUBPROCESS_EXIT_WITHOUT_RETURN = "subprocess exited with code 0 but did not return a value"
 
-_LAST_WORDS_SECONDS = 3.0  # so long, after one process failed, the others may say why
+_LAST_WORDS_SECONDS = 3.0  # time for others to give a reason after one failed
 
 
 class launcher(Generic[_P, _R]):
@@ -218,7 +218,9 @@ class _Worker:
         theirs.close()
 
     def outcome(self) -> tuple[bool, Any]:
-        """(whether it went well, result or traceback), once the process has answered or ended."""
+        """Returns (whether it went well, result or traceback), once the process has answered or
+        ended.
+        """
         try:
             good, content = self.link.recv()
             return good, pickle.loads(content) if good else content
@@ -276,7 +278,7 @@ def _results(workers: list[_Worker], server: Server | None) -> list[Any]:
     from multiprocessing.connection import wait
 
     results: list[Any] = [None] * len(workers)
-    failed: dict[int, Any] = {}  # by rank
+    failed: dict[int, Any] = {}  # rank -> its error
     waiting: dict[Any, int] = {worker.link: index for index, worker in enumerate(workers)}
     try:
         while waiting:

@@ -41,7 +41,7 @@ except OSError as error:
 """
 _LAST_LINES = 60
 _SECONDS_TO_END = 5.0  # between a polite request and SIGKILL
-_SECONDS_TO_FOLLOW = 30.0  # so long processes may take to end by a signal that was passed on
+_SECONDS_TO_FOLLOW = 30.0  # time to end after a signal was passed on
 
 
 class _Process:
@@ -49,7 +49,8 @@ class _Process:
 
     def __init__(self, place: Place, command: list[str], local_size: int, token: str) -> None:
         self.rank = place.rank
-        self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)  # of its errors
+        # the last lines of its stderr
+        self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         self.is_unheard = False  # nobody reads our output any more
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables(place, local_size, token)}
         self.process = subprocess.Popen(
@@ -78,7 +79,7 @@ class _Process:
                 self.is_unheard = self.is_unheard or target is sys.stdout
 
     def signal(self, number: int) -> None:
-        """To the process and all that it has started."""
+        """Sends a signal to the process and all that it has started."""
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:
@@ -137,12 +138,15 @@ def run(command: list[str], place: Place, local_size: int, meeting: Meeting | No
 
 
 def _wait(processes: list[_Process], server: Server | None, passed_on: list[tuple[int, float]], meeting: Meeting | None) -> int:
-    """Until all have ended well, or one has not; nobody reads what they print, or they do not end by a signal."""
+    """Waits until all have ended well, one has failed, nobody reads their output any more, or a
+    signal does not end them.
+    """
     running = list(processes)
     while running:
         time.sleep(0.02)
         if any(each.is_unheard for each in processes):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what Python has left to write is lost
+            # drops output that Python has not written yet
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 128 + signal.SIGPIPE
         if passed_on and time.monotonic() - passed_on[0][1] > _SECONDS_TO_FOLLOW:
             return 128 + passed_on[0][0]
@@ -160,7 +164,9 @@ def _wait(processes: list[_Process], server: Server | None, passed_on: list[tupl
 
 
 def _tell(failed: list[_Process], processes: list[_Process], server: Server | None) -> int:
-    """Who began it: who was killed, or else the first one that told the others why it gives up."""
+    """Prints which process failed first, the one that was killed or else the first that told its
+    reason, and ends the others. Returns its exit code.
+    """
     killed = [each for each in failed if each.process.returncode < 0]
     told = server._first_failed() if server is not None else set()
     culprit = (killed or [each for each in processes if each.rank in told] or failed)[0]
@@ -189,7 +195,7 @@ def _end(processes: list[_Process]) -> None:
             each.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             pass
-        each.signal(signal.SIGKILL)  # and what it left behind
+        each.signal(signal.SIGKILL)  # ends processes that it left behind
         each.process.wait()
 
 

@@ -23,13 +23,13 @@ from ._token import shared_token
 
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
 _ANSWER_SECONDS = 5.0  # how long for answers that wait for nobody: the server may be out of reach, or another program
-SECONDS = 600.0  # how long a call waits for what others do
+SECONDS = 600.0  # how long a call waits for other processes
 _SLACK_SECONDS = 60.0  # a process that waits longer for its answer has lost the server
 
 
 @dataclass
 class _Member:
-    """What a process says when it joins. process: a name that it alone has."""
+    """The facts that a process tells when it joins. process: a name that no other process has."""
 
     size: int
     version: str
@@ -38,7 +38,7 @@ class _Member:
 
 
 class Methods:
-    """What the server can be asked for; each call runs in a thread of its own and may wait."""
+    """The methods of the server; each call runs in its own thread and may wait."""
 
     def __init__(self, mm_server_port: int, host: str = "127.0.0.1") -> None:
         self.host = host
@@ -52,7 +52,7 @@ class Methods:
         self.dict_barrier_size: dict[str, int] = {}
         self.user_dict: dict[str, Any] = {}
         self.bcast_dict: dict[str, list[Any]] = {}  # key -> [value, how many have it]
-        self.members: dict[int, _Member] = {}  # by rank
+        self.members: dict[int, _Member] = {}  # rank -> its member
         self.failures: list[tuple[int, str]] = []  # (rank, why), the first one first
 
     def connect(self) -> bool:
@@ -68,9 +68,11 @@ class Methods:
         return self.host
 
     def join(self, rank: int, member: list[Any], seconds: float) -> list[Any]:
-        """Waits until all of the world have joined; the addresses of all, by rank. member: what `_Member` has.
+        """Waits until all processes have joined; returns their addresses by rank. member: the
+        fields of `_Member`.
 
-        While the world is not complete, every process gets the error when one does not fit; then only who comes to the wrong world.
+        While the world is not complete, every process gets the error if one does not fit; later
+        only a process of another world gets it.
         """
         joining = _Member(*member)
         with self.lock:
@@ -151,7 +153,8 @@ class Methods:
                     f"{self.dict_barrier_counter[key]} of {size} processes came to the barrier {key!r}"
                 ))  # fmt: skip
             except RuntimeError:
-                self.dict_barrier_counter[key] -= 1  # it waits no more: who comes again is not two
+                # it no longer waits: a process that comes again counts once
+                self.dict_barrier_counter[key] -= 1
                 raise
         return True
 
@@ -202,12 +205,14 @@ class Methods:
             return self._taken(store, key) if take else store[key]
 
     def _taken(self, store: dict[str, Any], key: str) -> Any:
-        """With the lock. Who waits for it to be taken (`pop_message`) is told."""
+        """Takes a message out, with the lock held, and wakes those who wait for that in
+        `pop_message`.
+        """
         self.lock.notify_all()
         return store.pop(key)
 
     def _wait(self, ready: Callable[[], bool], seconds: float, missing: Callable[[], str]) -> None:
-        """With the lock. Raises RuntimeError when a process failed, or time is up."""
+        """Waits, with the lock held. RuntimeError if a process failed or the time is up."""
         if not self.lock.wait_for(lambda: ready() or self.failures, seconds):
             raise RuntimeError(f"{missing()} within {seconds:g} s")
         if not ready():
@@ -261,7 +266,7 @@ class Server:
         return {rank for rank, _ in self._methods.failures[:1]}
 
     def _has_clients(self) -> bool:
-        """Is a process connected that has the token?"""
+        """Whether a process that has the token is connected."""
         return bool(self._store.clients)
 
     def _close(self) -> None:
@@ -290,7 +295,8 @@ class Client:
         self.master_ip = master_ip
         self.port = port
         self._token = shared_token() if token is None else token
-        self._process = secrets.token_hex(8)  # what tells it from processes that come to this server by mistake
+        # identifies this process; others may come to this server by mistake
+        self._process = secrets.token_hex(8)
         self.bcast_dict: dict[str, int] = {}  # key -> how many messages came under it
         self._local = threading.local()
         self.connect()
@@ -312,7 +318,7 @@ class Client:
             ) from error
 
     def _call_in_time(self, method: str, *args: Any) -> Any:
-        """On a connection of its own. Raises OSError when no answer comes."""
+        """Calls the server on a new connection. OSError if no answer comes."""
         with closing(Connection(self.master_ip, self.port, self._token, _ANSWER_SECONDS)) as connection:
             return self._answer(connection, method, args, _ANSWER_SECONDS)
 
@@ -352,7 +358,7 @@ class Client:
         return self._call("get_mm_server_port")
 
     def _listens_on(self) -> str:
-        """Where the server listens."""
+        """Returns the address at which the server listens."""
         return self._call("listens_on")
 
     def _join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
@@ -400,7 +406,9 @@ class Client:
         return self._call("user_pop", key)
 
     def _pop_message(self, key: str, held: list[str]) -> list[Any]:
-        """Waits for what a sender says under the key, or until one of the messages held back here begins to be received."""
+        """Waits for a sender's message under the key, or until a process begins to receive a
+        message held back here.
+        """
         return self._call("pop_message", key, held)
 
     def bcast_val(self, val: object, key: str, size: int) -> Any:

@@ -290,7 +290,7 @@ def _with_four_axes(x: Tensor) -> Tensor:
 
 
 def _seen(mask: Tensor) -> Tensor:
-    """What is added to the scores, of a bool mask that is true where keys are seen."""
+    """Turns a bool mask, true where keys are seen, into numbers that are added to the scores."""
     if mask.dtype != np.bool_:
         return mask
     return ops.where(mask, apply_const(np.float32(0)), apply_const(np.float32(-np.inf)))
@@ -368,7 +368,9 @@ def _masks(
     causal_keys: int,
     maybe_cudnn_style: bool,
 ) -> list[Tensor]:
-    """What is added to the scores [n, heads, lq, lk]. causal_keys: that many keys, the first ones, are hidden from queries before them."""
+    """Returns the numbers that are added to the scores [n, heads, lq, lk]. causal_keys: the number
+    of first keys that are hidden from earlier queries.
+    """
     (n, heads, lq, _), lk = q._tuple_shape, k._tuple_shape[2]
     out = []
     if key_padding_mask is not None:

@@ -112,7 +112,7 @@ def _check(places: Tensor, offsets: Tensor | None, mode: str, per_sample_weights
 
 
 def _behind(x: Tensor) -> Tensor:
-    """With an axis for the elements of a row."""
+    """Adds an axis for the elements of a row."""
     return ops.reshape(x, shape=(*x._tuple_shape, 1))
 
 

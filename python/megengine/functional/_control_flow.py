@@ -116,7 +116,7 @@ _bodies = _Bodies()
 
 
 def is_in_body() -> bool:
-    """Does this thread record the body of a loop or a branch, which no code can leave?"""
+    """Whether this thread records the body of a loop or a branch, which no code can leave."""
     return _bodies.open > 0
 
 
@@ -128,7 +128,7 @@ def _recording(what: str) -> Iterator[_core.BodyRecorder]:
         yield body
     finally:
         _bodies.open -= 1
-        body.abort()  # of what has not finished
+        body.abort()  # ends a recording that has not finished
 
 
 def _flag(value: Any, what: str) -> Tensor:
@@ -202,7 +202,7 @@ def scan(
         raise TypeError(f"scan: f is {f!r}, not a function of (carry, x)")
     carry, slices = _Tree("scan: the carry", init), _Tree("scan: xs", xs)
     trips = _trips(slices.leaves, length)
-    recorded = _core.is_tracing() or trips == 0  # which tells the types of y
+    recorded = _core.is_tracing() or trips == 0  # the recording tells the types of y
     return (_recorded_scan if recorded else _scan_in_python)(f, carry, slices, trips, reverse)
 
 
@@ -346,7 +346,7 @@ def _bounded_loop(
     carry: _Tree,
     max_trips: int,
 ) -> list[Tensor]:
-    """By a scan, whose trips do nothing once the condition was false."""
+    """Runs the loop as a scan whose trips do nothing once the condition was false."""
 
     def step(state: Any, _: None) -> Any:
         goes_on, leaves = state
@@ -358,12 +358,16 @@ def _bounded_loop(
 
 
 def _as_results(leaves: list[Tensor]) -> list[Tensor]:
-    """As an operation gives them, and so a trace: no tensor from outside, which writes into a result would reach, and none twice."""
+    """Makes results like those of an op: no tensor from outside, which writes into a result would
+    reach, and none twice.
+    """
     return [leaf.reshape(leaf._tuple_shape) for leaf in leaves]
 
 
 def _read_by(what: str, function: Callable[[_core.BodyRecorder], object]) -> list[Tensor]:
-    """What a function that is only recorded reads from outside: up to an error, which says nothing where it does not run."""
+    """Records a function that does not run, and returns what it reads from outside. An error ends
+    the recording and is not raised.
+    """
     with _recording(what) as body:
         try:
             function(body)

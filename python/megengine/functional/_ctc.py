@@ -105,7 +105,9 @@ def _known(values: ArrayLike) -> np.ndarray | None:
 
 
 def _longest(pred_lengths: ArrayLike, label: ArrayLike, label_lengths: ArrayLike, time: int) -> int:
-    """How many labels a sequence may have: as the lengths say, if they are known, else as many as there is room for."""
+    """Returns the most labels that a sequence may have: the largest length if it is known, else all
+    places.
+    """
     shape = np.shape(label) if not isinstance(label, Tensor) else label._tuple_shape
     room = shape[-1] if shape else 0
     frames, counts = _known(pred_lengths), _known(label_lengths)

@@ -1,4 +1,4 @@
-"""What docstrings of functions that are one op tell alike."""
+"""Sections that docstrings of functions of one op have in common."""
 
 from collections.abc import Callable
 from typing import TypeVar

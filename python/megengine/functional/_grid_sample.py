@@ -68,7 +68,7 @@ def grid_sample(
         )
     n, c = x._tuple_shape[:2]
     flat = reshape(grid, (n, -1, dims))
-    lines = []  # for each spatial axis: (place, weight) of the neighbours, [n, points] each
+    lines = []  # per spatial axis: (place, weight) of each neighbour, both [n, points]
     for axis in range(dims):
         extent, at = x._tuple_shape[2 + axis], flat[:, :, dims - 1 - axis]
         at = in_pixels(at, extent, align_corners)

@@ -1,4 +1,4 @@
-"""What losses share: the reduction, and the warning of shapes that broadcast."""
+"""Parts that losses share: the reduction, and the warning about shapes that broadcast."""
 
 import warnings
 

@@ -23,7 +23,7 @@ class Window:
     gap: int
     before: int
     after: int
-    count: int  # of places
+    count: int  # the number of places
 
     def positions(self) -> np.ndarray:
         """[count, size]: which elements a window covers; below 0 or from ``extent`` on is padding."""
@@ -80,12 +80,14 @@ def avg_pool(x: Tensor, windows: list[Window], count_padding: bool) -> Tensor:
 
 
 def _is_dense(x: Tensor, windows: list[Window]) -> bool:
-    """Is there an op for it once it is padded: images without dilation?"""
+    """Whether there is an op for the padded input: images without dilation."""
     return x.ndim == len(windows) + 2 and all(w.gap == 1 for w in windows)
 
 
 def _is_even(x: Tensor, windows: list[Window]) -> bool:
-    """Is there an op for it: images, no dilation, as much padding on both sides, nothing rounded up?"""
+    """Whether there is an op for it: images, no dilation, equal padding on both sides, nothing
+    rounded up.
+    """
     return _is_dense(x, windows) and all(
         w.before == w.after < w.size and w.count == (w.extent + 2 * w.before - w.size) // w.step + 1
         for w in windows
@@ -98,7 +100,7 @@ def _attributes(windows: list[Window]) -> dict[str, Any]:
 
 
 def padded(x: Tensor, windows: list[Window], fill: float) -> Tensor:
-    """With all that windows of the last axes cover."""
+    """Pads to all that the windows of the last axes cover."""
     kept = (0,) * (x.ndim - len(windows))
     after = [max(int(w.positions().max()) + 1 - w.extent, 0) for w in windows]
     return ops.pad(x, before=(*kept, *(w.before for w in windows)), after=(*kept, *after), mode="constant", value=fill)

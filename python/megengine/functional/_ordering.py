@@ -1,4 +1,4 @@
-"""What an order of elements tells: distinct values, and places in a sorted sequence."""
+"""Functions that sort: distinct values, and places in a sorted sequence."""
 
 from .. import core
 from ..core import ops
@@ -70,7 +70,7 @@ def unique(
 
 
 def _is_before(x: Tensor, y: Tensor) -> Tensor:
-    """x < y, where NaN is the largest number."""
+    """Computes x < y, where NaN is the largest number."""
     before = ops.less(x, y)
     if x.dtype.kind != "f":
         return before

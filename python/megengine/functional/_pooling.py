@@ -28,7 +28,9 @@ def _rounded_up(inp: Tensor, args: dict[str, Any]) -> list[moving.Window]:
 
 
 def _check(inp: Tensor, rank: int, op: str) -> None:
-    """OperandError for other axes than [n, c, spatial...]; an op would take images for lines of another batch."""
+    """Raises OperandError for other axes than [n, c, spatial...]; an op would take images for lines
+    of another batch.
+    """
     require_tensors(op, inp)
     if inp.ndim != rank + 2:
         axes = "[n, c, l]" if rank == 1 else "[n, c, h, w]"
@@ -372,7 +374,7 @@ def _adaptive_avg_pool(inp: Tensor, output: Shape) -> Tensor:
 
 
 def _windows_for(inp: Tensor, output: Shape) -> dict[str, Any] | None:
-    """Overlapping windows that make lines or images of size ``output``; None where the adaptive ops have the same ones, or
+    """Overlapping windows that make lines or images of size ``output``; None if the adaptive ops have the same ones, or
     where these are smaller.
     """
     pairs = list(zip(inp._tuple_shape[2:], output, strict=True))

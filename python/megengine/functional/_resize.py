@@ -126,7 +126,7 @@ def _pick(x: Tensor, axis: int, index: np.ndarray) -> Tensor:
 
 
 def _taps(t: np.ndarray, kind: str) -> list[tuple[int, np.ndarray]]:
-    """(offset from the floor, weight) of each element that counts."""
+    """Returns (offset from the floor, weight) of each element that counts."""
     return cubic_taps(t) if kind == "bicubic" else [(0, 1 - t), (1, t)]
 
 

@@ -184,7 +184,9 @@ def aligned_boxes(
     inp: Tensor, rois: Tensor, output_shape: IntPair, mode: str, spatial_scale: float, sample_points: IntPair, aligned: bool,
     sample_at: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
 ) -> Tensor:  # fmt: skip
-    """`roi_align` where ``sample_at(inp, y, x, image)`` says what there is at the border of the map."""
+    """Computes `roi_align`; ``sample_at(inp, y, x, image)`` samples, and decides what lies beyond
+    the border of the map.
+    """
     require_tensors("roi_align", inp, rois)
     if mode.lower() not in ("max", "average"):
         raise ValueError(f"roi_align: mode {mode!r} is neither 'max' nor 'average'")

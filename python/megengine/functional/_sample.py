@@ -52,14 +52,16 @@ def _folded(index: Tensor, extent: int, border: str) -> tuple[Tensor, Tensor | N
 
 
 def _weights(fraction: Tensor, interp: str) -> list[tuple[int, Tensor]]:
-    """(offset from the floor, weight) of each tap along one axis."""
+    """Returns (offset from the floor, weight) of each tap along one axis."""
     if interp in ("linear", "area"):
         return [(0, ops.sub(1.0, fraction)), (1, fraction)]
     return cubic_taps(fraction) if interp == "cubic" else _lanczos4(fraction)
 
 
 def cubic_taps(t: _T) -> list[tuple[int, _T]]:
-    """(offset from the floor, weight) of Keys' cubic convolution; t: how far behind the floor, an array or tensor."""
+    """Returns (offset from the floor, weight) of Keys' cubic convolution; t: how far behind the
+    floor, an array or tensor.
+    """
     return [
         (-1, cubic_far(1 + t)),
         (0, cubic_near(t)),
@@ -118,7 +120,7 @@ def sample(
         note_extent_read(images, 0)
         batch = apply_const(np.arange(n, dtype=np.int32))
     first_row = ops.mul(ops.reshape(batch, shape=(math.prod(batch._tuple_shape),) + (1,) * (y.ndim - 1)), h)
-    pixels = ops.reshape(to_nhwc(images), shape=(n * h * w, c))  # so that a pixel is one row
+    pixels = ops.reshape(to_nhwc(images), shape=(n * h * w, c))  # one row for each pixel
     rows: list[tuple[Tensor, Tensor | None]]
     cols: list[tuple[Tensor, Tensor | None]]
     if interp == "nearest":
@@ -142,7 +144,7 @@ def sample(
 def _accumulate(
     out: Tensor | None, pixel: Tensor, inside: Tensor | None, weight: Tensor | None, value: float
 ) -> Tensor:
-    """out + weight * (pixel where inside, else value); None stands for 0, everywhere and 1."""
+    """Adds weight * (pixel if inside, else value) to out; None stands for 0, everywhere and 1."""
     if inside is not None:
         if value == 0 and weight is not None:
             weight = ops.mul(weight, ops.cast(inside, dtype=weight.dtype.name))

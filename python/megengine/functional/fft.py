@@ -30,7 +30,7 @@ Axes = int | Sequence[int] | None
 
 
 def _scale(norm: str | None, n: int, inverse: bool, op: str) -> float:
-    """What a transform of ``n`` elements is multiplied by."""
+    """Returns the factor of a transform of ``n`` elements."""
     if norm not in (None, "backward", "ortho", "forward"):
         raise ValueError(f"{op}: norm {norm!r} is not one of 'backward', 'ortho', 'forward'")
     if norm == "ortho":
@@ -240,7 +240,7 @@ def irfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = 
 
 
 def _axes_of(x: Tensor, s: Axes, axes: Axes, op: str) -> list[tuple[int | None, int]]:
-    """(elements, axis) of each one that is transformed."""
+    """Returns (elements, axis) of each one that is transformed."""
     sizes: Any = None if s is None else as_ints(s, f"{op}: s")
     if axes is None:
         found: Any = range(x.ndim - len(sizes), x.ndim) if sizes else range(x.ndim)

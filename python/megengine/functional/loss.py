@@ -347,7 +347,7 @@ def binary_cross_entropy(
 
 
 def _times_log(x: _Operand, y: Tensor) -> Tensor:
-    """x * log(y), and 0 where x is 0: a certain prediction that is right costs nothing."""
+    """Computes x * log(y), and 0 where x is 0: a certain prediction that is right costs nothing."""
     is_zero = _ops.equal(x, 0.0)
     return _ops.where(is_zero, 0.0, _ops.mul(x, _ops.log(_ops.where(is_zero, 1.0, y))))
 

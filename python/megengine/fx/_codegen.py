@@ -32,11 +32,13 @@ _IMPORTED = (
     "math",
     "megengine",
     "operator",
-)  # what generated code imports; other things are given to it
+)  # generated code imports these; it gets other objects by name
 
 
 def _at(path: str) -> Any:
-    """What a dotted path leads to from the modules that are imported; None when it leads nowhere."""
+    """Returns the object at a dotted path that begins with an imported module; None if there is
+    none.
+    """
     head, *steps = path.split(".")
     return functools.reduce(
         lambda found, step: getattr(found, step, None), steps, sys.modules.get(head)
@@ -84,7 +86,7 @@ class _Writer:
         self.globals: dict[str, Any] = {}
         self.imports: set[str] = set()
         self.inputs: list[str] = []
-        self.kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD  # of the next input
+        self.kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD  # the kind of the next parameter
         self.parameters: list[inspect.Parameter] = []
         self.taken = {node.name for node in graph} | {root_module}
 

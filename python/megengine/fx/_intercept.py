@@ -1,4 +1,5 @@
-"""What becomes known to the tracer of this thread: functions of tensors, functions given to `wrap`, calls of modules, reads
+"""Tells the tracer of this thread about functions of tensors, functions given to `wrap`, calls of
+modules, reads
 of their tensors, and operators with a Tensor on the left."""
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _OPERATORS = frozenset(f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS))
 
 
 class _Watching(Watcher):
-    """Tells a `Tracer` of what proxies take part in."""
+    """Tells a `Tracer` about calls that proxies take part in."""
 
     functions: set[Callable[..., Any]] = {*RECORDED, *RANDOM_METHODS}
     makers: set[Callable[..., Any]] = set()  # whose calls are recorded even without proxies
@@ -126,7 +127,8 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
 
 
 def wrap_maker(fn: _Function) -> _Function:
-    """As `wrap`, for a function whose result is made anew in each run of a graph, from numbers too."""
+    """Wraps a function whose result each run of a graph makes anew, even from numbers; see `wrap`.
+    """
     _Watching.makers.add(fn)
     wrapped: _Function = wrap(fn)
     return wrapped

@@ -30,7 +30,9 @@ def maker_of(value: Any) -> Any:
 
 
 def known_value(arg: Any) -> Any:
-    """What an argument is in each call: an attribute, a constant, or an element of one; None for another value of the graph."""
+    """Returns an argument that is the same in each call: an attribute, a constant, or an element of
+    one; None for other values.
+    """
     if not isinstance(arg, Value):
         return arg
     call = maker_of(arg)
@@ -48,7 +50,7 @@ class Layer(NamedTuple):
     """A call of a convolution or a linear layer, with the parameters that it has in each call."""
 
     call: Any
-    axes: int  # of its kernels
+    axes: int  # the number of axes of its kernels
     weight: Tensor
     bias: Tensor | None
     trains: bool
@@ -115,7 +117,7 @@ class Folding(abc.ABC):
 
     @abc.abstractmethod
     def drop(self, call: Any, inp: Any) -> None:
-        """Let ``inp``, which a call reads, stand for what the call makes, and take the call out."""
+        """Replaces a call's result by its input ``inp``, and takes the call out."""
 
     def run(self, graph: Graph) -> None:
         """Fold all pairs of a graph."""

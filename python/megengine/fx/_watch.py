@@ -1,4 +1,5 @@
-"""What is seen of a running program: calls of functions, modules and tensors' methods, and attributes of modules.
+"""Watches a running program: calls of functions, modules and tensors' methods, and attributes of
+modules.
 
 While a `Watcher` is at work (`watching`), classes and functions ask the watcher of their thread. Nothing of this is there while
 nobody watches. What is called is patched here and nowhere else, for `fx` and for `traced_module`.
@@ -53,9 +54,10 @@ _NAME: Any = Tensor.name
 
 
 class Watcher:
-    """Is told of what its thread does; its methods do what the program does by itself, until a subclass says otherwise.
+    """Learns what its thread does; its methods do what the program does by itself unless a subclass
+    overrides them.
 
-    functions: those whose calls it is told of.
+    functions: the functions whose calls it watches.
     """
 
     functions: Collection[Callable[..., Any]] = frozenset()
@@ -135,14 +137,14 @@ def _set_name(watcher: Watcher, self: Tensor, name: str) -> None:
 
 
 def _attributes() -> Iterator[tuple[type, str, Any]]:
-    """(class, attribute, what stands there while somebody watches)."""
+    """Iterates over (class, attribute, what stands there while somebody watches)."""
     for name in sorted({*OPERATORS, *ARRAY_METHODS, *OTHER_METHODS}):
         if hasattr(Tensor, name):
             yield Tensor, name, _method(name, getattr(Tensor, name))
     yield from _others()
 
 
-@functools.cache  # as `_method`: making them takes longer than putting them there
+@functools.cache  # kept, as those of `_method`: making them takes longer than installing them
 def _others() -> list[tuple[type, str, Any]]:
     return list(_each_other())
 

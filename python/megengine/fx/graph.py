@@ -78,7 +78,7 @@ class Graph(core.Graph):
         self.owning_module = owning_module
         self._names = Namespace()
         self._insert_before: Node | None = None  # None: at the end
-        self.view: Any = None  # what shows this graph in the words of `traced_module`, for graphs of traced modules
+        self.view: Any = None  # the InternalGraph of this graph, if it is one of a traced module
 
     @property
     def nodes(self) -> NodeList:
@@ -505,7 +505,9 @@ class Graph(core.Graph):
         return self.owning_module
 
     def check_ends(self) -> None:
-        """GraphError unless inputs come first, the output last, and the owning module runs this graph."""
+        """Raises GraphError unless inputs come first, the output last, and the owning module runs
+        this graph.
+        """
         body_began = False
         for node in self:
             if node.op == "placeholder" and body_began:

@@ -26,7 +26,7 @@ _versions = itertools.count(1)
 
 
 def compile_forward(graph: Graph) -> tuple[str, Any]:
-    """(source, function) of a graph. Tracebacks show lines of the source."""
+    """Returns (source, function) of a graph. Tracebacks show lines of the source."""
     code = graph.python_code("self")
     file = f"<fx generated {next(_versions)}>"
     namespace = dict(code.globals)

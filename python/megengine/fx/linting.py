@@ -15,7 +15,7 @@ _NAMED = ("placeholder", "get_attr", "call_method", "call_module", "output")  # 
 
 
 def lint(top: Graph, for_inference: bool) -> list[str]:
-    """GraphError for ``top``, or a graph that it calls, that is not well formed (`check`).
+    """Raises GraphError for ``top``, or a graph that it calls, that is not well formed (`check`).
 
     for_inference: nor may anything that is called be in training mode. Returns a sentence for each module or tensor that has
     two names, module that several calls share, and tensor read from a module that is called.
@@ -38,7 +38,8 @@ def lint(top: Graph, for_inference: bool) -> list[str]:
 
 
 def check(graph: Graph) -> None:
-    """GraphError, naming the call, unless values are made before they are read, by one call and under one name each,
+    """Raises GraphError, naming the call, unless values are made before they are read, by one call
+    and under one name each,
 
     and list their users; and unless the targets of calls exist and are what the calls take them for.
     """

@@ -50,7 +50,9 @@ _MISSING = object()
 
 
 def attribute_at(root: object, path: str, default: object = _MISSING) -> Any:
-    """What the dotted ``path`` leads to: attributes, items of lists and dicts. AttributeError unless there."""
+    """Returns the object at a dotted ``path`` of attributes and of items of lists and dicts.
+    AttributeError if there is none.
+    """
     try:
         return get_expand_structure(root, path) if path else root
     except KeyError as error:
@@ -109,7 +111,7 @@ def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
 
 @functools.lru_cache(maxsize=4096)
 def signature_of(callee: object) -> inspect.Signature | None:
-    """Parameters of a function or method as its definition has them; None where nothing tells them."""
+    """Parameters of a function or method as its definition has them; None if nothing tells them."""
     if isinstance(callee, types.WrapperDescriptorType):
         # An operator in C says "($self, value, mod=None, /)". inspect.signature compiles that, and printing a file's graph runs no compiler.
         names = [part.strip(" $") for part in (getattr(callee, "__text_signature__", None) or "").strip("()").split(",") if part.strip() != "/"]
@@ -205,7 +207,7 @@ class Node(Call, Value):
         self.type = type_expr
         self.meta: dict[str, Any] = {}
         self._maker: Any = graph
-        if graph is not None:  # else who makes it minds what it is made of
+        if graph is not None:  # otherwise its maker checks it
             self.source = users_line()
             self._check_target()
         super().__init__(args, kwargs)
@@ -274,7 +276,7 @@ class Node(Call, Value):
         return attribute_at(self._maker.owning_module, self.target, default=None)
 
     def _parameters(self) -> inspect.Signature | None:
-        """The parameters that take `args` and `kwargs`; None where nothing tells them."""
+        """The parameters that take `args` and `kwargs`; None if nothing tells them."""
         if self.op == "call_function":
             return signature_of(self.target)
         if self.op == "call_method":
@@ -289,7 +291,7 @@ class Node(Call, Value):
         Returns
         -------
         dict of str or None
-            The arguments; None where the parameters are not known, or take other arguments.
+            The arguments; None if the parameters are not known, or take other arguments.
         """
         signature = self._parameters()
         if signature is None:
@@ -506,7 +508,7 @@ class Node(Call, Value):
         return Row(KINDS[self.op], self.name, callee, call, about, source=self.source)
 
     def noted_types(self) -> str:
-        """What `ShapeProp` noted."""
+        """Returns the types that `ShapeProp` noted."""
         noted: list[str] = []
         _note_types(self.meta.get("tensor_meta"), noted)
         return ", ".join(noted)

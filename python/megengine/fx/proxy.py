@@ -156,7 +156,9 @@ class Attribute(Proxy):
 
 
 def _unpacked_count(frame: Any) -> int | None:
-    """How many names ``a, b = proxy`` assigns, if the caller stands at such a statement."""
+    """Returns the number of names that ``a, b = proxy`` assigns, if the caller runs such a
+    statement.
+    """
     code, place = frame.f_code.co_code, frame.f_lasti
     if 0 <= place < len(code) and dis.opname[code[place]] == "UNPACK_SEQUENCE":
         return code[place + 1]

@@ -189,7 +189,9 @@ class _Pattern:
         return None
 
     def _other_outputs(self, place: int, binding: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
-        """Extends a match to the results after the first: among the readers of what is matched already."""
+        """Extends a match to the other results, which it looks for among the readers of matched
+        nodes.
+        """
         if place == len(self.outputs):
             yield binding
             return
@@ -269,7 +271,7 @@ class _Pattern:
         for node in nodes:
             if node not in results and any(user not in nodes for user in node.users):
                 return False
-        # Results are made where the last of the match stands: what reads them must come later.
+        # The last matched node makes the results, so their readers must come later.
         last = max(positions[node] for node in nodes)
         return all(
             positions[user] > last for node in results for user in node.users if user not in nodes
@@ -282,7 +284,7 @@ def _same(wanted: Any, actual: Any) -> bool:
 
 
 def _now(node: Any, replaced: dict[Node, Any]) -> Any:
-    """What stands for a node of the graph after the replacements so far."""
+    """Returns the node that stands for a node of the graph after the replacements so far."""
     while isinstance(node, Node) and node in replaced:
         node = replaced[node]
     return node

@@ -97,7 +97,9 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
 
 
 def _import_program(torch: Any, program: Any, rules: Mapping[Any, Callable[..., Any]] | None) -> GraphModule:
-    """As it is, which keeps layers in one piece; else by torch's decompositions, which have no writes in place and fewer operators."""
+    """Imports a program as it is, so that layers stay whole; if that fails, after torch's
+    decompositions, which have fewer operators and no writes in place.
+    """
 
     def run(program: Any) -> GraphModule:
         known = inspect.signature(program.module).parameters
@@ -149,7 +151,8 @@ class _Import(Tracer):
     # -- nodes -----------------------------------------------------------------------------------
 
     def _convert(self, node: Any) -> Any:
-        """Our value for a node; notes the reason and gives a stand-in where there is none."""
+        """Returns our value for a node; if there is none, notes the reason and returns a stand-in.
+        """
         try:
             value = getattr(self, f"_{node.op}")(node)
         except (ValueError, TypeError, AttributeError) as error:
@@ -198,7 +201,7 @@ class _Import(Tracer):
         if layer is None:
             ours: Any = self._take(theirs)
             self._things[node.target] = ours
-            setattr(self.root, node.target, ours)  # so that constants of the walk get other names
+            setattr(self.root, node.target, ours)  # constants of the walk must get other names
         else:
             ours = attribute_at(self._layer(layer), node.target.removeprefix(f"{layer}."))
         value = self.create_proxy("get_attr", node.target, (), {})
@@ -277,7 +280,8 @@ class _Import(Tracer):
         return self._tensors_of[key][1]
 
     def _settle(self, node: Any, name: str, value: Any, in_place: bool) -> Any:
-        """Note what shares memory with what. After a write in place later readers get the new value."""
+        """Notes which values share memory. After a write in place later readers get the new value.
+        """
         source = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
         source = source if isinstance(source, self._torch.fx.Node) else None
         self._memory.note(node, name, source, node.all_input_nodes)

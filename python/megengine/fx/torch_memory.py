@@ -1,4 +1,6 @@
-"""Writes in place of a torch program as new values: who shares memory with whom, and who reads what afterwards."""
+"""Writes in place of a torch program as new values: which values share memory, and which are read
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Memory:
         return node in self._numbers
 
     def written(self, node: object, source: object) -> Iterator[tuple[Any, bool]]:
-        """(other node, whether it is read later) for all that share the memory that ``node`` writes, source included."""
+        """Iterates over (other node, whether it is read later) for all that share the memory that
+        ``node`` writes, source included.
+        """
         self._join(node, source)
         for other in self._groups[source] - {node}:
             yield other, any(self._places[user] > self._places[node] for user in other.users)

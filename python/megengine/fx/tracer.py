@@ -24,7 +24,7 @@ _CONSTANTS = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis),
 
 
 def check_concrete_arg(value: object, expected: object, name: str) -> None:
-    """ValueError unless an argument has the value for which the program was traced."""
+    """Raises ValueError unless an argument has the value for which the program was traced."""
     if value is not expected and value != expected:
         raise ValueError(
             f"argument {name!r} is {value!r}, but the program was traced for {expected!r}"
@@ -439,7 +439,7 @@ class Tracer:
     def _inputs(
         self, function: Callable[..., Any], concrete: dict[str, Any]
     ) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-        """What to call, and with what."""
+        """Returns the function to call and its arguments."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         packed: list[Proxy] = []

@@ -87,7 +87,7 @@ def _fresh(args: Any) -> Any:
 
 
 def difference(want: object, got: object, tolerance: float, least_scale: float = 0.0) -> str | None:
-    """How two trees of tensors, arrays and constants differ; None when they do not.
+    """Describes how two trees of tensors, arrays and constants differ; None if they do not.
 
     tolerance: relative to the largest element of each tensor, or to ``least_scale`` where all are smaller.
     """

@@ -53,7 +53,7 @@ def _propose(error: OutOfMemoryError, args: Sequence[Any], plan: Callable[[tuple
                 return
             by_batch = min(by_batch, (needs - refusal.needed) / max(1, batch - smaller))
             batch, needs = smaller, refusal.needed
-        except Exception:  # whatever the body makes of another batch is not what the call is told of
+        except Exception:  # what the body does with another batch is not the call's concern
             return
         else:
             error.args = (re.sub(r"take a smaller (batch|model, or fewer results)", f"take a batch of {smaller}, which fits", str(error)),)

@@ -12,7 +12,7 @@ from .plan_text import seconds_text
 from .report import MemoryPlan, StepCost, merge_plans
 
 _P = ParamSpec("_P")
-_ROWS = 15  # of the table that a plan prints
+_ROWS = 15  # rows of the table that a plan prints
 
 
 def architecture_of(card: str) -> int:

@@ -28,7 +28,7 @@ def _words_for(tensor: Any) -> str:
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Are they containers of one form, with the same values that are no tensors?"""
+    """Whether they are containers of one form whose values that are not tensors are the same."""
     if not (isinstance(a, Branch) and isinstance(b, Branch)):
         return same(a, b)
     return a.kind is b.kind and a.names == b.names and len(a.parts) == len(b.parts) and all(map(_alike, a.parts, b.parts))
@@ -54,7 +54,7 @@ class Trial:
         options.symbolic = True
         options.pipeline.memory = _core.MemoryOptions()  # a limit may hold only where states are replaced in place
         self._reference = _core.TraceFunction(options)
-        self._flat: list[Tensor] = []  # what the body returned, and the values of these
+        self._flat: list[Tensor] = []  # tensors that the body returned
         self._values: list[Tensor] = []
         self._differs = ""
         try:
@@ -101,7 +101,7 @@ class Trial:
         if a.tobytes() == b.tobytes() or (noise and np.allclose(a.astype("float64"), b.astype("float64"), rtol=noise, atol=noise, equal_nan=True)):
             return ""
         same = (a == b) | ((a != a) & (b != b))
-        if np.all(same):  # but for the sign of a zero, or the payload of a NaN
+        if np.all(same):  # they differ in the sign of a zero, or the payload of a NaN
             same = np.signbit(a) == np.signbit(b)
         if np.all(same):
             return ""
@@ -118,7 +118,9 @@ class Trial:
         ) from cause
 
     def _first_other_line(self) -> tuple[str, str]:
-        """Where the body leaves the record: the line, and what it does there. Empty where it does not."""
+        """Returns the line at which the body leaves the record, and what it does there; empty if it
+        does not.
+        """
         if not self._reference.version_count:
             return "", ""
         then, now = ("\n".join(function.graphs(optimized=False)).splitlines() for function in (self._function, self._reference))

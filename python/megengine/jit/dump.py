@@ -25,7 +25,7 @@ from .places import tensor_places
 
 
 class DumpInfo(NamedTuple):
-    """What dump says of a file: numbers of operators and bytes, a hash, and names."""
+    """Facts about a dumped file: numbers of operators and bytes, a hash, and names."""
 
     nr_opr: int
     tot_bytes: int
@@ -61,7 +61,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def checked_keeping(keep_var_name: int, dump_format: str | None) -> None:
-    """ValueError for a value that dump does not know."""
+    """Raises ValueError for a value that dump does not know."""
     if dump_format not in FORMATS:
         raise ValueError(f"dump: dump_format must be None, 'FBS' or 'FBS_V2', got {dump_format!r}")
     if keep_var_name not in (0, 1, 2):
@@ -69,7 +69,9 @@ def checked_keeping(keep_var_name: int, dump_format: str | None) -> None:
 
 
 class Results:
-    """What a recorded body returned, as dump needs it: how many tensors, and the keys of a mapping."""
+    """The form of a recorded body's result, for dump: the number of tensors, and the keys of a
+    mapping.
+    """
 
     def __init__(self, value: Any):
         self.keys: list[str] | None = None
@@ -137,7 +139,7 @@ def input_names(recorded: list[tuple[str, str]], given: str | Iterable[str] | No
 def metadata_bytes(
     user_info: object, options: Mapping[str, bool], optimized: bool, modified: bool = False
 ) -> bytes:
-    """What the container holds as metadata; metadata_of reads it."""
+    """Returns the metadata of the container; metadata_of reads it."""
     entries = {
         "user_info": user_info,
         "graph_modified": modified,
@@ -154,7 +156,7 @@ def write_model(
 ) -> None:
     """Writes ``data`` to a path at once, by renaming, or to an open binary file.
 
-    append: keep what the path holds and put ``data`` behind it. Raises OSError.
+    append: whether to put ``data`` behind what the path holds. Raises OSError.
     """
     before = b""
     if append and isinstance(file, (str, os.PathLike)) and os.path.exists(file):
@@ -182,7 +184,7 @@ def save_model(
 
 
 def info_of(model: _core.Model, data: bytes, content_hash: int) -> DumpInfo:
-    """What dump tells of a function of the file ``data``."""
+    """Returns the facts about a function of the file ``data``."""
     return DumpInfo(
         model.node_count,
         len(data),
@@ -215,7 +217,7 @@ def write_strip_info(path: str, model: _core.Model, content_hash: int, append: b
 class Dumping:
     """The base of ``trace`` that notes names and results while recording, and writes the graph."""
 
-    if TYPE_CHECKING:  # what `trace` has
+    if TYPE_CHECKING:  # attributes of `trace` that this mixin uses
         __wrapped__: Any
         _body: Callable[..., Any]
         _capture_as_const: bool
@@ -223,7 +225,7 @@ class Dumping:
         _opt_level: int
         _exact: bool
 
-    _results: Results | None = None  # of the last recording
+    _results: Results | None = None  # the results of the last recording
     _other_result: int | None = None  # a result that was another value in a later call than in the last recording
     _recorded_inputs: list[tuple[str, str]] = []  # keyword (or "") and own name
     _lookups: list[tuple[Callable[[], object], object]] = []  # core.scopes.lookups
@@ -439,7 +441,7 @@ class Dumping:
         keep_var_name: int = 1,
         keep_opr_name: bool = False,
     ) -> _core.Model:
-        """What was recorded last as a function of a file with these states."""
+        """Returns the last recording as a function of a file with these states."""
         version = self._version_to_dump()
         model = version.export_model(
             input_names(self._recorded_inputs, arg_names),

@@ -1,4 +1,5 @@
-"""What a traced body may do besides computing: for ``trace(without_host="auto")``, which skips only bodies that do nothing else.
+"""Finds what a traced body does besides computing: ``trace(without_host="auto")`` skips only bodies
+that do nothing else.
 
 In: a function. Out: None, or the first thing found that acts on the outside, or might: a print, a log, an attribute that is
 written. From the code everything is reached that it names, and of objects the attributes whose names are mentioned
@@ -30,7 +31,7 @@ class _Acts(Exception):
 
 
 def acting_part(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """What of a call of ``function`` acts on more than its results and on tensors; None for nothing."""
+    """Returns what a call of ``function`` does beyond its results and tensors; None if nothing."""
     mentioned: set[str] = {"forward", "__call__"}
     try:
         while True:
@@ -140,7 +141,7 @@ class _Walk:
 
 
 def _stores(instruction: dis.Instruction, code: types.CodeType) -> bool:
-    """Does it write something that is not a local variable?"""
+    """Whether it writes something other than a local variable."""
     name = instruction.opname
     if not name.startswith(("STORE_", "DELETE_")) or name.startswith(("STORE_FAST", "DELETE_FAST", "STORE_NAME")):
         return False

@@ -112,7 +112,7 @@ def dump_functions(
 
 
 def _parameter_names(function: trace[..., Any]) -> list[str] | None:
-    """Those of the positional arguments that the recorded call had; None where they cannot be told."""
+    """Those of the positional arguments that the recorded call had; None if they cannot be told."""
     try:
         parameters = list(inspect.signature(function.__wrapped__).parameters.values())
     except (TypeError, ValueError):

@@ -24,23 +24,23 @@ from .reach import Unwatchable
 from .walk import Walk
 from .watched import facts_of, same
 
-_numbers = itertools.count(1)  # of guards
+_numbers = itertools.count(1)  # numbers of guards
 _AUTOCASTING, _WORLD = "autocasting", "the world of processes"
 _TOLD = {_AUTOCASTING: "autocasting was switched", _WORLD: "a world of processes began or ended"}
 
 
 class Guards:
-    """What one recording could read. ``reason(...)`` is None while it still reads the same."""
+    """The facts that one recording could read. ``reason(...)`` is None while they are the same."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]):
         self.number = next(_numbers)
-        self.result_tree: Any = None  # of the recorded call, as trace flattens it
+        self.result_tree: Any = None  # the recorded call's result, as trace flattens it
         self.make_result: Callable[[list[Any]], Any] = list  # makes the result of a call of its tensors
         self._walk = Walk(leaves)
         self.facts = self._walk.facts
         self._leaf_ids: list[int] | None = None  # where the body asks for id() or hash()
         self._grads = [leaf.grad for leaf in leaves]
-        self._grad_places: list[int] = []  # of arguments whose gradient the body may read
+        self._grad_places: list[int] = []  # places of arguments whose gradient the body may read
         self._unwatchable: str | None = None
         self._host_random: tuple[Any, ...] | None = _host_random_state()  # until the body has run
         self._walk.watch("given", _precisions, _AUTOCASTING)
@@ -59,7 +59,7 @@ class Guards:
         self._set_call(kwargs, leaves)
 
     def _set_call(self, kwargs: dict[str, Any], leaves: list[Tensor]) -> None:
-        """What the arguments of a call must be, for the facts to take it."""
+        """Tells the facts what the arguments of a call must be."""
         grads = [(place, self._grads[place]) for place in self._grad_places]
         fixed = [*enumerate(leaves)] if self._leaf_ids is not None else self._walk.captured_leaves
         self.facts.set_call(self._structure[0], kwargs, grads, fixed, [*self._walk.captured.values()])
@@ -67,7 +67,7 @@ class Guards:
     def for_other_sizes(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
     ) -> Guards | None:
-        """The guards of a call with other sizes, without a walk; None where only a walk can tell.
+        """The guards of a call with other sizes, without a walk; None if only a walk can tell.
 
         A body finds the same things where all facts hold, so both share the facts and the memory
         that they take. What a walk notes of one call (gradients, ids, arguments that the body also
@@ -83,7 +83,7 @@ class Guards:
         return other
 
     def result_maker(self) -> Callable[[list[Any]], Any]:
-        """What makes the recorded result of other tensors."""
+        """Returns a function that makes the recorded result from other tensors."""
         tree = self.result_tree
         if tree is LEAF:
             return operator.itemgetter(0)
@@ -107,7 +107,7 @@ class Guards:
         self._set_call(kwargs, leaves)
 
     def reason_after_recording(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> str | None:
-        """Why a later call needs the body in any case: it changes what it reads."""
+        """Returns why every later call needs the body: it changes what it reads."""
         if self._unwatchable:
             return self._unwatchable
         drawn_before, self._host_random = self._host_random, None
@@ -126,7 +126,9 @@ class Guards:
         return self._reason_of_objects(leaves) or self._reason_of_facts()
 
     def _reason_of_facts(self) -> str | None:
-        """What of the facts has changed: other objects may be equal numbers, which are taken from then on."""
+        """Returns the fact that has changed. Other objects that are equal numbers count as the
+        same, and are kept from then on.
+        """
         place = self.facts.differing(0)
         while place < self.facts.count:
             name = self._walk.names[place]
@@ -141,7 +143,7 @@ class Guards:
         return None
 
     def _reason_of_objects(self, leaves: list[Tensor]) -> str | None:
-        """What a body could tell by which objects the arguments are."""
+        """Returns what a body could notice from the identity of its arguments."""
         if self._leaf_ids is not None and self._leaf_ids != _ids_of(leaves):
             return "an argument is another object, and the body asks for its id()"
         if not self._walk.captured.keys().isdisjoint(map(id, leaves)):

@@ -216,7 +216,7 @@ def _names(fn: trace[..., Any], count: int) -> list[str]:
 
 
 def _paths(path: str, value: Any) -> list[str]:
-    """How Python reaches each tensor of an argument."""
+    """Returns the Python expression of each tensor of an argument."""
     if isinstance(value, Tensor):
         return [path]
     if (branch := opened(value)) is None:
@@ -246,7 +246,7 @@ class _Search:
         self.tried: list[TriedBatch] = []
         self._plan = plan
         self._found: tuple[int, MemoryPlan] | None = None  # the largest batch that fits so far
-        self._refused: dict[int, int] = {}  # by batch: bytes of the smallest plan
+        self._refused: dict[int, int] = {}  # batch -> bytes of its smallest plan
 
     def run(self, first: int) -> tuple[int, MemoryPlan]:
         """A batch and its plan. MemoryError if a batch of 1 is refused."""

@@ -24,7 +24,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def figures(plan: MemoryPlan) -> list[tuple[str, int]]:
-    """What is said of every plan: words and bytes."""
+    """Returns the figures that are shown of every plan: words and bytes."""
     return [
         ("unplanned: one buffer for each recorded value", plan.unplanned_bytes),
         ("planned: inputs, parameters, results and arena", plan.planned_bytes),
@@ -52,12 +52,15 @@ def hidden_part(plan: MemoryPlan) -> list[tuple[str, str]]:
 
 
 def kind_rows(plan: MemoryPlan) -> list[tuple[str, int]]:
-    """Which kinds of values take the bytes of a call, at the fullest step of its arena; all but those that there are none of."""
+    """Returns the bytes of each kind of value at the fullest step of a call's arena, without kinds
+    that take none.
+    """
     return [(kind, size) for kind, size in plan.by_kind().items() if size]
 
 
 def thinned(curve: tuple[CurvePoint, ...], rows: int = _CURVE_ROWS) -> list[CurvePoint]:
-    """At most so many points, evenly over the curve; the ends and the chosen one stay."""
+    """Returns at most ``rows`` points, evenly over the curve, and the chosen one; both ends stay.
+    """
     if len(curve) <= rows:
         return list(curve)
     kept = {round(i * (len(curve) - 1) / (rows - 1)) for i in range(rows)}
@@ -78,7 +81,7 @@ def curve_text(plan: MemoryPlan) -> str:
 
 
 def outside_rows(plan: MemoryPlan) -> list[tuple[str, str, str]]:
-    """What is beside the plan, why, and the bytes of its tensors where they are known."""
+    """Returns what is beside the plan, why, and the bytes of its tensors where they are known."""
     return [(each.what, each.why, size_text(each.bytes) if each.bytes else "not known") for each in plan.outside]
 
 

@@ -66,12 +66,12 @@ def _sources() -> tuple[type, ...]:
 
 
 def unwrapped(value: object) -> list[Any] | None:
-    """What a wrapper holds; None for what is none."""
+    """Returns the object that a wrapper holds; None for other objects."""
     return next(([getattr(value, part) for part in parts] for kind, parts in WRAPPERS.items() if isinstance(value, kind)), None)
 
 
 def is_plain(value: object) -> bool:
-    """Is it a value that never changes, and not of a class that adds anything to it?"""
+    """Whether it is a value that never changes, of a class that adds nothing."""
     kind = type(value)
     if kind in _EXACT:
         return True
@@ -91,7 +91,8 @@ WRITES = FILLS | {
     "insert", "pop", "popitem", "popleft", "appendleft", "clear", "update", "remove", "discard", "setdefault",
     "sort", "reverse", "fill", "tofile", "dump", "resize", "write", "writelines", "put",
 }  # fmt: skip
-NOT_CALLED = {"__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__getstate__", "__setstate__"}  # by an object's use
+# using an object does not call these
+NOT_CALLED = {"__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__getstate__", "__setstate__"}
 
 # ---- libraries
 
@@ -128,7 +129,7 @@ _QUIET_BUILTINS = {
 _QUIET_BUILTINS |= {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)}
 _PURE = Library()
 _UNKNOWN = Library(moves=ALL, acts=ALL)
-_ACTING = Library(acts=ALL)  # pure for what it gives, but it writes, warns, or keeps what it is given
+_ACTING = Library(acts=ALL)  # its result is pure, but it writes, warns, or keeps its arguments
 LIBRARIES: dict[str, Library] = {
     "builtins": Library(
         moves={"globals", "locals", "vars", "eval", "exec", "input", "open", "compile", "__import__", "breakpoint", "memoryview"},
@@ -174,7 +175,7 @@ LIBRARIES: dict[str, Library] = {
 
 
 def library_of(module: object) -> Library:
-    """The row of a module, or of what is around it."""
+    """Returns the row of a module, or of a package around it."""
     name = module if isinstance(module, str) else ""
     while name not in LIBRARIES and "." in name:
         name = name.rpartition(".")[0]
@@ -195,7 +196,7 @@ def is_of_python(module: object) -> bool:
 
 
 def is_foreign(name: str | None) -> bool:
-    """Does this module belong to a library, which does not change while a program runs?"""
+    """Whether this module belongs to a library, which does not change while a program runs."""
     top = package_of(name)
     if top in ("__main__", "megengine", "numpy", "builtins"):
         return top != "__main__"
@@ -206,7 +207,9 @@ def is_foreign(name: str | None) -> bool:
 
 
 def is_foreign_code(function: types.FunctionType) -> bool:
-    """Does a function come from a library? By its file: what its module is called anybody may set."""
+    """Whether a function comes from a library. Its file tells, as any program may set its module's
+    name.
+    """
     file = function.__code__.co_filename
     return is_foreign(function.__module__) and (file.startswith(("<", PACKAGE)) or is_library(file))
 
@@ -215,7 +218,9 @@ _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, as a rule
 
 
 def is_foreign_class(kind: type) -> bool:
-    """Does a class come from a library? One that its module does not hold under its name is a program's."""
+    """Whether a class comes from a library. A class that its module does not hold under its name is
+    a program's.
+    """
     holder: Any = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
         holder = getattr(holder, part, None) if part != "<locals>" else None
@@ -230,13 +235,15 @@ class Unwatchable(Exception):
 
 
 def refuse_by_object(value: types.FunctionType | type, name: str) -> None:
-    """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
+    """Raises Unwatchable for functions that read files or draw numbers, under every name."""
     if (isinstance(value, type) and issubclass(value, _sources())) or (value.__module__ and value.__name__ in library_of(value.__module__).moves):
         raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
 
 
 def refuse_impure(module: str | None, what: str) -> None:
-    """Unwatchable for a library that is not known to be pure. Of ours it depends on the function."""
+    """Raises Unwatchable for a library that is not known to be pure; for this package the function
+    decides.
+    """
     if module and not is_ours(module) and is_foreign(module) and library_of(module).moves is ALL:
         raise Unwatchable(f"{what}, and what {package_of(module)} gives cannot be watched")
 

@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from .report import MemoryPlan, OutsideProgram
 from .tracing import trace
 
-_GUARDS = 1  # the caller's, who are not asked
+_GUARDS = 1  # the caller's, which are not checked
 
 
 def _named(body: Callable[..., list[Tensor]], name: str) -> Callable[..., list[Tensor]]:
@@ -37,7 +37,8 @@ class Replay:
         self._body = body
         self.traced = trace(_named(body, name) if name else body, symbolic=True, **options)
         self.traced._beside_plan, self.traced._uses = tuple(outside), dict(uses or {})
-        self.recorded = self.traced._function.replay  # (arguments) -> results of what was recorded for their types, or None
+        # (arguments) -> results of the recording for their types, or None
+        self.recorded = self.traced._function.replay
 
     def __call__(self, arguments: list[Tensor]) -> list[Tensor]:
         """Returns the body's results. MemoryError, before anything runs, for a ``memory_limit`` that cannot be kept."""
@@ -49,7 +50,9 @@ class Replay:
         return self.traced._plan_call(tuple(arguments), {})[0]
 
     def share_arena(self, other: Replay) -> None:
-        """Before the first call: what lives within a call lies where it lies for ``other``, which never runs at the same time."""
+        """Lets values within a call use the arena of ``other``, which never runs at the same time.
+        Called before the first call.
+        """
         self.traced._function.share_arena(other.traced._function)
 
     def _record(self, arguments: list[Tensor]) -> list[Tensor]:

@@ -46,7 +46,8 @@ class PlannedBuffer:
     bytes: int
     first_step: int
     last_step: int  # half-open
-    use: str  # of the first value: "input", "parameter", "state", "constant", "activation", "gradient", "recomputed", "workspace"
+    # "input", "parameter", "state", "constant", "activation", "gradient", "recomputed" or "workspace": what its first value is
+    use: str
     values: tuple[str, ...]
 
 
@@ -109,7 +110,7 @@ class MeasuredRun:
 
     runs: int
     seconds: float
-    step_seconds: tuple[float, ...] = field(repr=False)  # by step of the plan
+    step_seconds: tuple[float, ...] = field(repr=False)  # one for each step of the plan
     allocator_peak_bytes: int
 
 
@@ -407,7 +408,7 @@ class MemoryPlan:
         return plan_text.plan_text(self, "memory of a call")
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Returns the HTML that notebooks show."""
         return plan_html.plan_cell(self)
 
 
@@ -465,7 +466,7 @@ class GeneratedKernel:
 
     @functools.cached_property
     def assembly(self) -> str:
-        """The machine code as text; empty where the compiler cannot show it."""
+        """The machine code as text; empty if the compiler cannot show it."""
         return self._texts[1]()
 
     @classmethod

@@ -1,4 +1,5 @@
-"""What a traced function shows of itself: plans, kernels, graphs, profiles, and why it was recorded.
+"""Reports on a traced function: plans, kernels, graphs, profiles, and the reasons of its
+recordings.
 
 In: the versions and options of a `trace`. Out: a report of `report`, or text. `plan` and `on` record a call that is not run.
 """
@@ -34,7 +35,7 @@ _Plan = TypeVar("_Plan", bound=MemoryPlan)
 class Shown(Generic[_P]):
     """The base of ``trace`` that reports what was made of the function."""
 
-    if TYPE_CHECKING:  # what `trace` has
+    if TYPE_CHECKING:  # attributes of `trace` that this mixin uses
         _beside_plan: tuple[OutsideProgram, ...]
         _uses: dict[str, str]
         _function: _core.TraceFunction
@@ -92,12 +93,14 @@ class Shown(Generic[_P]):
         return self._titled(merge_plans(plans, measured), self._options.pipeline.memory.limit)
 
     def _titled(self, plan: _Plan, limit: int) -> _Plan:
-        """The plan with what its page says above the pictures."""
+        """Returns the plan with the lines that its page has above the pictures."""
         buffers = tuple(self._with_use(buffer) for buffer in plan.buffers) if self._uses else plan.buffers
         return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None, outside=self._beside_plan, buffers=buffers)
 
     def _with_use(self, buffer: PlannedBuffer) -> PlannedBuffer:
-        """The same for what the caller says that it is for, if it is an argument whose name the caller knows."""
+        """Returns the value with the use that the caller states, if it is an argument that the
+        caller names.
+        """
         name = buffer.values[0].split(" ")[1] if buffer.place == "input" else ""
         return dataclasses.replace(buffer, use=self._uses.get(name, buffer.use))
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _MOST_TRIALS = 7  # recordings, after which "auto" lets the body run for some calls
 _READS = "the body reads values of tensors"
-_MOST_RECORDINGS = 4  # of without_host=True one after the other, before a warning
+_MOST_RECORDINGS = 4  # recordings in a row, with without_host=True, before a warning
 
 
 class Skipping(Generic[_P]):
     """The base of ``trace`` whose calls skip the body while its guards hold."""
 
-    if TYPE_CHECKING:  # what `trace` has
+    if TYPE_CHECKING:  # attributes of `trace` that this mixin uses
         __wrapped__: Callable[..., Any]
         _body: Callable[..., Any]
         _check_interval: int
@@ -93,12 +93,12 @@ class Skipping(Generic[_P]):
                     return guards.make_result(flat)
         if self._trials is None:
             return self._capture(args, kwargs, leaves)
-        if self._known and guards is None:  # what was decided holds for other shapes, too
+        if self._known and guards is None:  # the decision holds for other shapes, too
             return self._captured_or_walked(args, kwargs, leaves)
         return self._decide(args, kwargs, leaves)
 
     def _is_checked(self) -> bool:
-        """Is it the first, or the n-th, call without the body?"""
+        """Whether it is the first, or an n-th, call without the body."""
         self._skipped += 1
         return (self._skipped - 1) % self._check_interval == 0
 
@@ -128,12 +128,14 @@ class Skipping(Generic[_P]):
         """Calls run the body from here on; the decision is made anew after some, each time after twice as many."""
         self._guard_reason, self._trials = reason, 0
         self._walks, self._pause = self._pause, 2 * self._pause
-        if self._known:  # of shapes whose recordings nobody has asked whether they still hold
+        if self._known:  # recordings of other shapes that were not checked
             self._known = {}
             self._function.clear()
 
     def _walk(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One of these calls. Behind one that raises, or reads no value any more, the function is as good as new."""
+        """Runs one of these calls. After one that raises, or reads no values any more, the function
+        counts as new.
+        """
         walks, self._walks = self._walks, 0
         result = self.trace_normal(*args, **kwargs)
         if self._guard_reason != _READS or self._function.has_read:
@@ -145,7 +147,8 @@ class Skipping(Generic[_P]):
         from .guards import Guards  # slow to import
 
         last, self._guards = self._guards, None
-        self._recordings = self._recordings + 1 if self._was_recorded else 1  # without a call between them that needed none
+        # counts recordings in a row
+        self._recordings = self._recordings + 1 if self._was_recorded else 1
         self._was_recorded = True
         guards = last and last.for_other_sizes(args, kwargs, leaves)
         guards = guards or Guards(self.__wrapped__, args, kwargs, leaves)
@@ -171,7 +174,7 @@ class Skipping(Generic[_P]):
         unrepeatable = unrepeatable or reason_in_results(guards.result_tree, leaves, made, guards.has_seen)
         guards.leave_grads_of(self._function.tensors_with_grads(), kwargs, leaves)
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
-        alive = self._function.all_guards()  # of which this call's are the newest
+        alive = self._function.all_guards()  # the newest are those of this call
         if len(alive) <= len(self._known):  # some are gone
             self._known = {number: self._known[number] for number in alive if number in self._known}
         if reason is None:

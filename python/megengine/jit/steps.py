@@ -20,7 +20,7 @@ class ManualSteps:
 
     overall = True  # forward, backward and optimizer are one program (partial_trace: forward alone)
 
-    if TYPE_CHECKING:  # what `trace` has
+    if TYPE_CHECKING:  # attributes of `trace` that this mixin uses
         __wrapped__: Any
         _function: TraceFunction
         _guards: Guards | None
@@ -106,11 +106,11 @@ class ManualSteps:
         return result
 
     def setup_env(self) -> None:
-        """Is called by execute and compile_and_exec before the call; subclasses may define it, here
+        """Runs before the call, from execute and compile_and_exec; subclasses may define it, here
         it does nothing."""
 
     def unset_env(self) -> None:
-        """Is called after the call, also if it failed; subclasses may define it, here it does
+        """Runs after the call, even if it failed; subclasses may define it, here it does
         nothing."""
 
     def reset_third_party_variable(self) -> None:

@@ -55,7 +55,7 @@ TraceError = _core.TraceError
 
 
 def is_tracing() -> bool:
-    """Is a traced function running (and not inside exclude_from_trace)?"""
+    """Whether a traced function is running (and not inside exclude_from_trace)."""
     return _core.is_tracing()
 
 
@@ -91,17 +91,17 @@ def exclude_from_trace() -> _core.Excluded:
 
 
 def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
-    """Are the arrays equal, element for element? NaN is not equal to itself."""
+    """Whether the arrays are equal, element for element. NaN is not equal to itself."""
     return bool(np.all(lhs == rhs))
 
 
 if TYPE_CHECKING:
 
     class _Function:
-        """What `trace` given options alone takes."""
+        """The decorator that `trace` returns when it is given options alone."""
 
     class _Traced:
-        """What it makes of that."""
+        """The traced function that the decorator returns."""
 
     class _Method(Shown[...], ManualSteps, Dumping, Generic[_P, _R]):
         """A traced function that is the method of an object: it has what the function has, and is called without the object."""
@@ -216,7 +216,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
     """
 
     third_party_backend = False
-    _check_interval, _skipped = 0, 0  # of calls without the body: which are compared with it; how many there were
+    # every n-th call without the body is compared with it; the number of such calls
+    _check_interval, _skipped = 0, 0
     # `jit.trace.enabled = False` lets every traced function run as if it were not traced, as before MegEngine 1.0.
     enabled = True
     # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
@@ -233,7 +234,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
 
     @overload
     def __init__(self, function: Callable[_P, _R], **options: Unpack[Options]) -> None: ...
-    @overload  # without a function it makes what takes one; a checker calls this a trace, whose `__call__` says the same
+    # without a function it returns a decorator; checkers see a trace, whose `__call__` has the same types
+    @overload
     def __init__(self: trace[[_Function], _Traced], **options: Unpack[Options]) -> None: ...
     def __init__(  # type: ignore[misc]  # it takes no other options than these
         self,
@@ -287,17 +289,20 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         self._opt_level = opt_level
         self._exact = numerics == "exact"
         self._graph_opt_config = graph_opt_config
-        self._without_host = bool(without_host) and not record_only  # which never runs anything
+        # record_only never runs anything
+        self._without_host = bool(without_host) and not record_only
         # With "auto": recordings that were in vain, how many calls run the body before the next, and how many will after it.
         self._trials = 0 if without_host == "auto" else None
         self._walks, self._pause = 0, 8
         self._imperative = imperative
-        self._guards: Guards | None = None  # of the last recording without host, if later calls need no body
-        self._known: dict[int, Guards] = {}  # of all such recordings, by number
+        # guards of the last recording without host, if later calls need no body
+        self._guards: Guards | None = None
+        self._known: dict[int, Guards] = {}  # number of each such recording -> its guards
         self._guard_reason: str | None = None
-        self._was_recorded = False  # by the last call
-        self._beside_plan: tuple[OutsideProgram, ...] = ()  # what its plans say of another framework's part
-        self._uses: dict[str, str] = {}  # what they say that arguments are for, by their names
+        self._was_recorded = False  # whether the last call was recorded
+        # parts of the program that another framework runs, for plans
+        self._beside_plan: tuple[OutsideProgram, ...] = ()
+        self._uses: dict[str, str] = {}  # name of an argument -> its use in plans
         self._recordings = 0
         if interval := check_interval():
             self._check_interval = interval
@@ -391,7 +396,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         return self._run_body(self._function, args, kwargs)
 
     def _tell_of_part(self) -> None:
-        """A limit that nobody keeps is told once; `explain` says the same of any function."""
+        """Warns once about a limit that nobody keeps; `explain` tells the same of any function."""
         self._is_part = True
         if self._is_limited:
             inside = "a traced function" if _core.is_tracing() else "an open GradManager"
@@ -402,7 +407,9 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
             )
 
     def _settle_share(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A limit that is a share of a plan becomes bytes: of what these arguments take without a limit."""
+        """Turns a limit that is a share of a plan into bytes: the share of what these arguments
+        take without a limit.
+        """
         share, self._share = self._share, 0.0
         try:
             whole = self._plan_call(args, kwargs, memory_limit=0)[0].planned_bytes
@@ -513,7 +520,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
     def _name_and_line(self) -> str:
         code = getattr(self.__wrapped__, "__code__", None)
         place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-        return (self._name_of_function() + place).encode("utf-8", "backslashreplace").decode()  # of files with any bytes in their names
+        # names of files may hold any bytes
+        return (self._name_of_function() + place).encode("utf-8", "backslashreplace").decode()
 
     def _argument_name(self, position: int) -> str:
         code = getattr(self.__wrapped__, "__code__", None)

@@ -15,10 +15,10 @@ _PLACE = re.compile(r"\n  at:  [^\n]*")
 
 
 class _Told(NamedTuple):
-    text: str  # of the error without its layer
+    text: str  # the error's text without its layer
     layer: Module
     outermost: Module  # that it has passed so far, of those that hold the layer
-    path: str  # of the layer, from there
+    path: str  # the path of the layer from there
 
 
 def tell_layer(error: Exception, module: Module) -> None:

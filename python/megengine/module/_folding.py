@@ -18,7 +18,7 @@ def normalization(
     beta: Tensor | None,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(factor, shift) of each channel, such that x + bias becomes x * factor + shift."""
+    """Returns (factor, shift) of each channel, such that x + bias becomes x * factor + shift."""
     factor = 1.0 / F.sqrt(var.reshape(-1) + eps)
     if gamma is not None:
         factor = factor * gamma.reshape(-1)

@@ -70,7 +70,8 @@ def _read_by(layer: Any, value: Any) -> Any:
 
 
 def _unpacked(module: Any, source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``source`` with the parts of what MegEngine's layers keep in one array, instead of that."""
+    """Returns ``source`` with each array that MegEngine's layers keep whole replaced by its parts.
+    """
     packed = [(path, owner) for path, owner in module.named_modules() if owner._packed_entry]
     result = dict(source) if packed else source
     for path, owner in packed:

@@ -17,7 +17,7 @@ class _PoolNd(Module):
     """kernel_size, stride, padding: an int or one for height and one for width; stride None: the kernel."""
 
     _repr_facts = "kernel_size={0.kernel_size}, stride={0.stride}, padding={0.padding}"
-    ceil_mode = False  # of modules in older files
+    ceil_mode = False  # modules of older files have no such attribute
     _sizes = "an int or (height, width)"
 
     def __init__(

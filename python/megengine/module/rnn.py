@@ -488,7 +488,9 @@ class RNNBase(Module):
 
 
 def _mode_of(cell: RNNCellBase) -> str | None:
-    """How `recurrent_layer` names this cell; None for one with a projection or of a class of one's own: it goes step by step."""
+    """Returns the name of this cell for `recurrent_layer`; None for a cell that runs step by step:
+    one with a projection, or of a class of the program.
+    """
     if type(cell) is RNNCell:
         return cell.nonlinearity
     return {LSTMCell: "lstm", GRUCell: "gru"}.get(type(cell))

@@ -24,7 +24,9 @@ _ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
 
 
 class _TransformerLayer(Module):
-    """What layers of encoders and decoders share: attention to itself, a network of two linear maps, and how a part is added."""
+    """Base of the layers of encoders and decoders: self-attention, a network of two linear maps,
+    and the sums around both.
+    """
 
     _repr_facts = "norm_first={0.norm_first}"
     self_attn: Any  # parts, which conversions replace by others with the same arguments

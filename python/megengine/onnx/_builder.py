@@ -18,7 +18,7 @@ from ._proto import NARROW_AS, OnnxError, held_as, onnx
 from .functions.arrays import constant
 
 REAL = frozenset({"float64", "float32", "float16", "bfloat16"})
-MOST_ELEMENTS = 1024  # of a value that is kept as known while loading
+MOST_ELEMENTS = 1024  # the most elements of a value that is kept as known while loading
 _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 
 
@@ -26,7 +26,7 @@ _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 class Operand:
     """A value of the ONNX graph. array: what it holds, where that is known.
 
-    shape: None where it is not known, and in the place of extents that differ from call to call. dtype: ours, "" unknown.
+    shape: None if it is not known, and in the place of extents that differ from call to call. dtype: ours, "" unknown.
     is_of_sizes: it follows from extents and constants alone.
     narrow: TensorProto's number of the dtype in the file, where a wider one holds it.
     """
@@ -37,7 +37,7 @@ class Operand:
     is_stored: bool = False  # an initializer: a parameter of the module, even if it is one number
     dtype: str = ""
     shape: tuple[int | None, ...] | None = None
-    partial: np.ma.MaskedArray | None = None  # what is known of the elements: others are masked
+    partial: np.ma.MaskedArray | None = None  # the known elements; others are masked
     is_of_sizes: bool = False
     narrow: int = 0
     is_tensor: bool = True  # else a sequence, or an optional value
@@ -60,7 +60,7 @@ class Operand:
 
     @property
     def type_text(self) -> str:
-        """For errors."""
+        """Returns the type as errors print it."""
         extents = "of any shape" if self.shape is None else [extent if extent is not None else "?" for extent in self.shape]
         return f"{self.dtype or '?'} {extents}"
 
@@ -94,7 +94,7 @@ def as_tensor(array: np.ndarray) -> Tensor:
     """Returns a tensor of our dtype, a Parameter if that is one of real numbers."""
     dtype = held_as(array.dtype.name)
     if array.dtype.kind == "u" and dtype == "int64":
-        array = array.astype(np.int64)  # of uint64 the same bits
+        array = array.astype(np.int64)  # uint64 keeps its bits
     return (Parameter if dtype in REAL else Tensor)(array, dtype=dtype)
 
 
@@ -104,7 +104,8 @@ class Builder:
     def __init__(self) -> None:
         self.graph = fx.Graph()
         self.attributes: dict[str, Any] = {}  # tensors, and modules of graphs that nodes hold
-        self.laid_out: dict[Any, list[fx.Node | None]] = {}  # weights of recurrent layers, by what they are made of
+        # weights of recurrent layers; key: the arrays that they are made of
+        self.laid_out: dict[Any, list[fx.Node | None]] = {}
         self._modules: set[str] = set()  # paths on the way to attributes
 
     # -- names -----------------------------------------------------------------------------------
@@ -146,7 +147,9 @@ class Builder:
         return operand.node if is_so else self.call(F.reshape, operand.node, shape)
 
     def made(self, operand: Operand) -> fx.Node:
-        """As `tensor`, but what is known is made in each call, and is no tensor of the module, whose value a symbolic trace could not read."""
+        """Returns a tensor; a known value is made in each call. Unlike `tensor` it adds no tensor
+        to the module: a symbolic trace could not read its value.
+        """
         if operand.array is None:
             return self.tensor(operand)
         return self.call(constant, operand.array.tolist(), held_as(operand.array.dtype.name), name=operand.name)

@@ -18,7 +18,7 @@ from .functions import loops
 if TYPE_CHECKING:
     from ._load import Loader
 
-_LARGEST_COUNT = 2**31 - 1  # as many trips as that are no bound
+_LARGEST_COUNT = 2**31 - 1  # this many trips count as unbounded
 
 
 def held_graphs(node: Any) -> dict[str, Any]:
@@ -65,7 +65,9 @@ class Holder:
 
     @property
     def outside(self) -> list[fx.Node]:
-        """What the graphs read from outside; small constants they hold themselves."""
+        """Returns what the graphs read from outside, without small constants, which they hold
+        themselves.
+        """
         return self.tensors(operand for operand in self._outside.values() if not operand.is_small)
 
     def are_tensors(self) -> list[bool]:
@@ -75,7 +77,9 @@ class Holder:
         return found[1:] if self.node.op_type == "Loop" else found
 
     def check_counts(self, graph: Any, inputs: int, outputs: int) -> None:
-        """OnnxError unless the graph has that many inputs, and that many results; those of a loop may be more."""
+        """Raises OnnxError unless the graph has that many inputs, and that many results; those of a
+        loop may be more.
+        """
         found = len(graph.output)
         if len(graph.input) != inputs or found < outputs or (found > outputs and self.node.op_type == "If"):
             raise OnnxError(
@@ -88,7 +92,8 @@ class Holder:
         return self.loader.held(self.graphs[name], given, self._outside, states)
 
     def check_states(self, inner: Loader, states: Sequence[Operand], first: int, may_change: bool = False) -> bool:
-        """OnnxError for a state that a trip returns, from its output ``first`` on, in another type. may_change: its shape.
+        """Raises OnnxError for a state that a trip returns, from its output ``first`` on, in
+        another type. may_change: its shape.
 
         Tells whether all states stay tensors of the types that they are.
         """

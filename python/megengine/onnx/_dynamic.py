@@ -20,7 +20,9 @@ from ._recorded import Node, Recording
 
 @dataclass(frozen=True)
 class Dim:
-    """coefficient * product of symbols + offset. No number: what needs one cannot be exported with open axes."""
+    """An extent: coefficient * product of symbols + offset. It is no number: ops that need one
+    cannot be exported with open axes.
+    """
 
     symbols: tuple[str, ...]
     coefficient: int = 1
@@ -59,7 +61,9 @@ def open_axes(given: Mapping[str, Any] | None, names: Sequence[str], shapes: Seq
 
 
 def record_open(record_at: Callable[[list[tuple[int, ...]]], Recording], base: Recording, axes: OpenAxes) -> None:
-    """Makes Dims of what depends on the open axes in ``base``; record_at: shapes of the inputs -> a recording."""
+    """Makes Dims of the extents that depend on the open axes in ``base``. record_at: shapes of the
+    inputs -> a recording.
+    """
     shapes = [base.types[value][1] for value in base.inputs]
     sizes: dict[str, int] = {}
     for name, shape in zip(base.input_names, shapes, strict=True):

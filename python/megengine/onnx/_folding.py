@@ -101,7 +101,7 @@ def _constant(node: Any) -> list[np.ndarray] | None:
 
 
 def _extents(node: Any, shape: tuple[int | None, ...]) -> list[np.ndarray] | None:
-    """What Shape or Size gives."""
+    """Returns the result of Shape or Size."""
     if node.op_type == "Size":
         known = [extent for extent in shape if extent is not None]
         return None if len(known) < len(shape) else [np.asarray(math.prod(known), np.int64)]

@@ -80,7 +80,9 @@ def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.
 
 
 class Loader:
-    """What becomes of a graph: of the model, or of a node in it. problems: what cannot be loaded, of all graphs."""
+    """Converts a graph: that of the model, or one that a node holds. problems: what cannot be
+    loaded in all graphs.
+    """
 
     def __init__(self, graph: Any, opset: int, problems: dict[str, list[str]], runs: Sequence[Run]) -> None:
         self.graph, self.opset, self.problems = graph, opset, problems
@@ -127,7 +129,7 @@ class Loader:
         return self.builder.module()
 
     def result(self, name: str) -> Operand:
-        """What the graph has under the name of an output."""
+        """Returns the value under the name of an output."""
         if name not in self.values:
             raise OnnxError(f"load: nothing makes the output {name!r}")
         return self.values[name]
@@ -216,7 +218,7 @@ class Loader:
         except ValueError as error:
             if str(error):  # else it is listed already
                 self._lacks(str(error), where)
-            for name in node.output:  # so that the nodes behind it are looked at as well
+            for name in node.output:  # later nodes are checked as well
                 self.values[name] = Operand(name, self.builder.graph.placeholder("lacking"))
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             raise OnnxError(
@@ -252,7 +254,8 @@ class Loader:
         op = application.op
         if op not in COUNTERPARTS:
             raise ValueError(op)
-        if op == "DFT" and self.opset < 20:  # from then on its axis is an input, or the last but one
+        # later opsets have the axis as an input, by default the last but one
+        if op == "DFT" and self.opset < 20:
             application.attrs.setdefault("axis", 1)
         simple = SIMPLE.get(op)
         made = simple(application) if simple is not None else None

@@ -22,9 +22,10 @@ _SIZES = (64, 96, 1, 2, 7)  # two are multiples of 32: networks halve their imag
 _LARGE, _BESIDE, _MOST_LARGE = 2**12, 32, 4  # the first four open extents are large, once each, and the others small
 _MOST_ELEMENTS = 2**28  # functions that lay out places of a larger tensor would take long
 _MOST_STEPS = 512
-_LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split", "resize"})  # of Python, or tables, as long as an axis
+# these loop in Python, or make tables, as long as an axis
+_LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split", "resize"})
 
-_NO_DOUBLES = "does not compute float64"  # of errors
+_NO_DOUBLES = "does not compute float64"  # part of an error's text
 Run = Mapping[str, int]  # the sizes of open extents by their names
 
 
@@ -35,14 +36,14 @@ def _extents(info: Any) -> list[int | str]:
 
 
 def runs_for(inputs: Iterable[Any]) -> list[Run]:
-    """What to run for inputs of a model, ValueInfoProtos."""
+    """Returns the runs for inputs of a model, ValueInfoProtos."""
     names = list(dict.fromkeys(extent for info in inputs for extent in _extents(info) if isinstance(extent, str)))
     equal = [dict.fromkeys(names, size) for size in _SIZES]
     return [*equal, *({**dict.fromkeys(names, _BESIDE), name: _LARGE} for name in names[:_MOST_LARGE])]
 
 
 class Probes:
-    """What the nodes of a builder give for the placeholders: a value for each run, None for one that fails."""
+    """Runs the nodes of a builder on the placeholders: a value for each run, None if it fails."""
 
     def __init__(self, builder: Builder, runs: Sequence[Run]) -> None:
         self._builder, self.runs = builder, runs
@@ -62,7 +63,7 @@ class Probes:
     def _unread(self, shape: Sequence[int], dtype: Any) -> Tensor:
         return F.broadcast_to(self.unknown.astype(dtype), tuple(shape))
 
-    # Values of a node, or of what is made of it, for a graph that takes them; None where no run has one.
+    # Values of a node, or of a node made from it, for a graph that takes them; None if no run has one.
 
     def give(self, node: fx.Node, values: list[Any] | None) -> None:
         """An input with such values."""

@@ -1,4 +1,4 @@
-"""What a recording has seen, as plain Python: nodes, values, names. In: a function and its arguments."""
+"""A recording as plain Python: nodes, values, names. In: a function and its arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Node:
 
     @property
     def own_inputs(self) -> int:
-        """How many inputs stand before those that its graphs read from outside."""
+        """The number of inputs before those that its graphs read from outside."""
         if self.op == "scan":
             return int(self.attrs["carries"] + self.attrs["slices"])
         return len(self.outputs) if self.op == "while_loop" else 1
@@ -55,7 +55,7 @@ class Recording:
     outputs: list[int]
     output_names: list[str]
     constants: dict[int, Tensor]
-    scales: dict[int, float] = field(default_factory=dict)  # of constants that are quantized
+    scales: dict[int, float] = field(default_factory=dict)  # scales of quantized constants
 
     def as_vector(self, value: int) -> int:
         """A constant as a 1-d one under the same name, which the first one gives up."""
@@ -193,7 +193,7 @@ def _parameter_names(function: Callable[..., Any], places: list[int]) -> list[st
 
 
 def _from_model(model: _core.Model, line: str = "") -> Recording:
-    """line: of nodes that have none."""
+    """line: the line given to nodes that have none."""
     nodes, inputs, constants = [], {}, {}
     for row in model.nodes:
         if row["op"] == "input":
@@ -226,7 +226,7 @@ def _restore_scalars(recording: Recording, tensors: list[Tensor], results: list[
 
 
 def refuse(problems: dict[str, list[str]]) -> None:
-    """OnnxError that lists every op that has no form in ONNX, with the lines that use it."""
+    """Raises OnnxError that lists every op that has no form in ONNX, with the lines that use it."""
     if not problems:
         return
     text = "export: these operations cannot be written as ONNX"

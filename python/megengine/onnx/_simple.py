@@ -51,7 +51,7 @@ class Application:
         return self.inputs[place] if place < len(self.inputs) else None
 
     def known(self, place: int) -> Any:
-        """The numbers of an operand; None where there is none, ``...`` where they are not known yet."""
+        """The numbers of an operand; None if there is none, ``...`` where they are not known yet."""
         operand = self.input(place)
         if operand is None:
             return None
@@ -59,7 +59,7 @@ class Application:
 
     @cached_property
     def is_of_sizes(self) -> bool:
-        """Does the result follow from extents and constants alone?"""
+        """Whether the result follows from extents and constants alone."""
         if self.op in ("Shape", "Size"):
             return True
         if self.op not in OF_SIZES:
@@ -103,7 +103,7 @@ class Application:
         return self.builder.call(function, *args, name=self.node.output[0] if is_one else "", **kwargs)
 
     def gives_several(self) -> bool:
-        """Does the counterpart return a sequence even when one result is wanted?"""
+        """Whether the counterpart returns a sequence even if one result is wanted."""
         return self.op in _SEQUENCES
 
     def number_or_tensor(self, place: int) -> Any:
@@ -210,7 +210,7 @@ def _cast_like(a: Application) -> fx.Node | None:
 
 @simple("QuantizeLinear")
 def _quantize_linear(a: Application) -> None:
-    """What the zero point is of, the result is of."""
+    """Gives the result the dtype of the zero point."""
     if len(a.inputs) > 2 and a.inputs[2] is not None and a.inputs[2].narrow:
         a.attrs["output_dtype"] = a.inputs[2].narrow
 
@@ -280,7 +280,7 @@ def _one_axis(a: Application) -> fx.Node | None:
 
 @simple("Slice")
 def _slice(a: Application) -> fx.Node | None:
-    """As Python writes it, where steps are forward ones."""
+    """Slices as Python does if all steps are positive."""
     starts, ends, axes, steps = (a.known(place) for place in range(1, 5))
     shape = a.inputs[0].shape
     if ... in (starts, ends, axes, steps) or shape is None:
@@ -305,7 +305,7 @@ def _slice(a: Application) -> fx.Node | None:
 @simple("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
 def _reduce(a: Application) -> fx.Node | None:
     axes = a.attrs.get("axes", a.known(1))
-    if not _is_full(axes) or a.inputs[0].dtype != "float32":  # of which the mean is one too
+    if not _is_full(axes) or a.inputs[0].dtype != "float32":  # the mean of no elements must be NaN
         return None
     function = {"ReduceMean": F.mean, "ReduceSum": F.sum, "ReduceMax": F.max, "ReduceMin": F.min}[a.node.op_type]
     return a.call(function, a.tensor(0), axis=tuple(axes), keepdims=bool(a.attrs.get("keepdims", 1)))
@@ -360,7 +360,7 @@ def _recurrent(a: Application) -> fx.Node | None:
 
 
 def _have_full_length(a: Application) -> bool:
-    """Is it known of all sequences of a batch?"""
+    """Whether all sequences of a batch are known to have full length."""
     lengths, shape = a.input(4), a.inputs[0].shape or (None, None)
     times = shape[1 if a.attrs.get("layout") else 0]
     return lengths is None or (lengths.array is not None and times is not None and bool((lengths.array >= times).all()))
@@ -371,7 +371,7 @@ def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b:
     key = (op, number, w.name, r.name, b and b.name)
     if key not in builder.laid_out:
         arrays = list(recurrent.laid_out(op, number, w.array, r.array, b and b.array, np.concatenate))
-        if op != "GRU" and b is not None:  # which adds the two
+        if op != "GRU" and b is not None:  # other cells add both biases
             arrays[2:] = [arrays[2] + arrays[3], None]
         names = [w.name, r.name, *((b.name, f"{b.name}_hidden") if b is not None else ("", ""))]
         names = [f"{name}_reverse" if number else name for name in names]

@@ -1,4 +1,4 @@
-"""How each op of ours is written in ONNX: element-wise ops, reductions, and the table of all."""
+"""Writes ops in ONNX: element-wise ops, reductions, and the table of all converters."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ Number = Callable[[float], str]  # a scalar of the dtype in which a formula is c
 
 
 def formula(op: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """For a function (emit, number, *operands)."""
+    """Registers a function (emit, number, *operands) as the converter of an element-wise op."""
 
     def put(compute: Callable[..., str]) -> Callable[..., str]:
         def converter(emit: Emitter, call: Call) -> str:
@@ -247,7 +247,7 @@ def _truncated(emit: Emitter, x: str) -> str:
 
 
 def _rounding(rounded: Callable[[Emitter, Callable[..., Any], str], str]) -> Converter:
-    """Integers are whole already."""
+    """Rounds floats, and leaves integers as they are."""
 
     def converter(emit: Emitter, call: Call) -> str:
         if call.dtype.kind in "iub":

@@ -1,4 +1,4 @@
-"""How ops that move elements are written in ONNX: shapes, slices, indices."""
+"""Writes ops that move elements in ONNX: shapes, slices, indices."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def _slice(emit: Emitter, call: Call) -> str:
 
 
 def region(call: Call) -> np.ndarray:
-    """int64 [n, 1]: the places, in the flattened tensor, that begin, end and step of a write select."""
+    """Returns int64 [n, 1]: the places in the flattened tensor that begin, end and step of a write
+    select.
+    """
     shape = call.shape
     bounds = zip(call.attrs["begin"], call.attrs["end"], call.attrs["step"], strict=True)
     lines = [np.arange(begin, end, step) for begin, end, step in bounds]
@@ -133,7 +135,9 @@ def _arranged(emit: Emitter, name: str, order: list[int]) -> str:
 
 
 def _place_of_results(call: Call, axes: tuple[int, ...], rank: int) -> int:
-    """Where the places' axes stand in the result: where the indexed ones stood if these are neighbours, else in front."""
+    """Returns the axis of the result at which the places' axes stand: the first indexed one if
+    these are neighbours, else 0.
+    """
     adjacent = all(b == a + 1 for a, b in zip(axes, axes[1:], strict=False))
     return axes[0] if adjacent else 0
 

@@ -52,7 +52,7 @@ def _split(attrs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stored(emit: Emitter, scales: np.ndarray, integers: np.ndarray, attrs: dict[str, Any]) -> tuple[str, str]:
-    """What `_decoded` reads; bytes of two integers stay as they are."""
+    """Returns the tensor that `_decoded` reads; bytes of two integers stay as they are."""
     whole = integers if attrs["bits"] == 4 else integers.view(np.int8)
     return emit.initializer(scales, f"{attrs['name']}.scales"), emit.initializer(whole, attrs["name"])
 

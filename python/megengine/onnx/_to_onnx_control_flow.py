@@ -1,4 +1,4 @@
-"""How ops that hold graphs are written: cond as If, while_loop as Loop, scan as Scan.
+"""Writes ops that hold graphs in ONNX: cond as If, while_loop as Loop, scan as Scan.
 
 What such a graph reads from outside are further operands of ours; in ONNX it reads them by their names.
 """

@@ -1,4 +1,4 @@
-"""How layers are written in ONNX: convolution, pooling, normalization, matrix products, quantized ops."""
+"""Writes layers in ONNX: convolution, pooling, normalization, matrix products, quantized ops."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def _epilogue(emit: Emitter, call: Call) -> str:
 
 @converts("attention")
 def _attention(emit: Emitter, call: Call) -> list[str]:
-    """In parts: ONNX has an op for it only since opset 23. The softmax is float32, as ours."""
+    """Writes attention as simpler ops: ONNX has an op for it only since opset 23. The softmax is
+    float32, as ours.
+    """
     q, k, v = operands(emit, replace(call, inputs=call.inputs[:3], types=call.types[:3]), call.dtype)
     heads, key_heads = call.types[0][1][1], call.types[1][1][1]
     if heads != key_heads:
@@ -210,7 +212,7 @@ def _layer_norm(emit: Emitter, call: Call) -> str:
 
 @converts("batch_norm")
 def _batch_norm(emit: Emitter, call: Call) -> list[str]:
-    """With the statistics of the batch: the result, their mean and their variance."""
+    """Normalizes by the statistics of the batch; gives the result, the mean and the variance."""
     rank, channels = len(call.shape), call.shape[1]
     axes = (0, *range(2, rank))
     x, scale, bias = operands(emit, call, np.float32)

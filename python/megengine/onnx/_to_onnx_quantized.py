@@ -43,7 +43,7 @@ def _quantize(makers: Makers, cast: Node) -> Node | None:
 
 @rule("mul")
 def _dequantize(makers: Makers, mul: Node) -> Node | None:
-    """(q - zero_point) * scale, of 8 bit integers."""
+    """Computes (q - zero_point) * scale, of 8 bit integers."""
     shift = makers.only(mul.inputs[0], "sub")
     cast = shift and makers.only(shift.inputs[0], "cast")
     if not shift or not cast or makers.recording.types[cast.inputs[0]][0].name not in _STORED:
@@ -83,7 +83,7 @@ def _moved(makers: Makers, node: Node) -> None:
 
 @rule("fake_quant")
 def _fake(makers: Makers, node: Node) -> Node | None:
-    """With known scale and zero point, of which each channel of a weight may have its own."""
+    """Returns the node with its scale and zero point as numbers; None if these are not known."""
     scale, zero_point = makers.array(node.inputs[1]), makers.array(node.inputs[2])
     if scale is None or zero_point is None or scale.size != 1 or zero_point.size != 1:
         return None
@@ -104,7 +104,9 @@ def _grid(emit: Emitter, scale: float, zero_point: float, dtype: Any) -> tuple[s
 
 
 def _quantized(emit: Emitter, x: str, attrs: dict[str, Any], dtype: Any) -> str:
-    """QuantizeLinear clips to what the dtype holds; a narrower range is clipped before it."""
+    """Writes QuantizeLinear, which clips to the range of the dtype; a narrower range is clipped
+    before it.
+    """
     scale, zero_point = attrs["scale"], attrs["zero_point"]
     if (attrs["low"], attrs["high"]) != _STORED[np.dtype(dtype).name]:
         bounds = [(attrs[side] - zero_point) * scale for side in ("low", "high")]
@@ -132,7 +134,9 @@ def _fake_quantize(emit: Emitter, call: Call) -> str:
 
 @converts("fake_quant")
 def _fake_quant(emit: Emitter, call: Call) -> str:
-    """Scales of several channels, or 16 bits: in real numbers, halves rounded to the even number."""
+    """Computes scales of several channels, or 16 bits, in real numbers; halves are rounded to the
+    even number.
+    """
     x, scale, zero_point = call.inputs[:3]
     shifted = emit("Add", emit("Round", emit("Div", x, scale)), zero_point)
     bounds = (emit.constant(call.attrs[name], call.dtype) for name in ("qmin", "qmax"))

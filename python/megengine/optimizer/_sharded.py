@@ -94,7 +94,8 @@ def sharded(
 
 
 class _Sharded(Optimizer):
-    """What `sharded` gives. ``_state`` is empty: `_inner` holds that of the parts."""
+    """The optimizer that `sharded` returns. ``_state`` is empty: `_inner` holds that of the parts.
+    """
 
     def __init__(self, optimizer: Optimizer, group: Group, reduce_method: str | None) -> None:
         self._inner = optimizer
@@ -104,7 +105,8 @@ class _Sharded(Optimizer):
         self._defaults = optimizer._defaults
         self.param_groups = optimizer.param_groups
         optimizer._processes = group.size
-        self._shapes: dict[Parameter, dict[str, tuple[int, ...]]] = {}  # of whole states
+        # parameter -> shapes of its whole states
+        self._shapes: dict[Parameter, dict[str, tuple[int, ...]]] = {}
         self._parts: dict[Parameter, Parameter] = {}  # this process's, while a step runs
         whole, optimizer._state = optimizer._state, {}
         for each in self.param_groups:
@@ -123,7 +125,8 @@ class _Sharded(Optimizer):
         """Keeps this process's part of the state of a group's parameters."""
         for param in group["params"]:
             part = self._parts.setdefault(param, Parameter(0.0, device=param._device_name))
-            decisions.together.set(param, partial(_least_of_all, group=self._group))  # which holds no parameter
+            # the partial function holds no parameter
+            decisions.together.set(param, partial(_least_of_all, group=self._group))
             self._shapes[param] = {name: value._tuple_shape for name, value in whole[param].items()}
             self._inner._state[part] = {
                 name: value if name == "step" else self._own(value) for name, value in whole[param].items()
@@ -143,7 +146,8 @@ class _Sharded(Optimizer):
                 parts = [self._parts[param] for param in group["params"]]
                 updates_where_finite(self._inner, ChainMap({"params": parts}, group))  # type: ignore[arg-type]  # read alone
             gathered = [self._gather(bucket) for bucket in buckets]
-        except BaseException:  # nothing is updated by half; a traced call sees to it by itself
+        # no parameter may be updated alone; a traced call ensures that itself
+        except BaseException:
             for value, old in before:
                 value._reset(old)
             raise
@@ -248,5 +252,5 @@ def _least_of_all(value: Tensor, group: Group) -> Tensor:
 
 
 def _kind(param: Parameter, grad: Tensor) -> tuple[str, str, str]:
-    """What those of one bucket have in common."""
+    """Returns what parameters of one bucket have in common."""
     return param.dtype.name, grad.dtype.name, param._device_name

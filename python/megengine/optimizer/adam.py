@@ -38,7 +38,7 @@ class Moments:
         return first, second
 
     def direction(self, first: Tensor, root: Tensor, root_correction: Tensor) -> Tensor:
-        """first / (root * root_correction + eps); root: of the second moment."""
+        """Computes first / (root * root_correction + eps). root: the root of the second moment."""
         return first / ops.fma3(root, root_correction, self.eps)
 
 

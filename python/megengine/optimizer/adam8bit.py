@@ -116,7 +116,7 @@ class Adam8bit(Adam):
             raise ValueError(f"Invalid block_size: {block_size}\n  why: blocks of {type(self).__name__} have a scale of 4 bytes, and at least 16 elements")
         if isinstance(min_size, bool) or not isinstance(min_size, (int, float)):
             raise TypeError(f"{type(self).__name__}: min_size must be a number, got {min_size!r}")
-        if not min_size >= 0:  # nor NaN
+        if not min_size >= 0:  # refuses NaN, too
             raise ValueError(f"Invalid min_size: {min_size}\n  why: min_size of {type(self).__name__} is a number of elements, at least 0")
 
     def _check_division(self, param: Parameter, group: Mapping[str, Any], processes: int) -> None:

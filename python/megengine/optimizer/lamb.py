@@ -81,7 +81,7 @@ class LAMB(Adam):
         self.always_adapt = always_adapt
 
     def _weight_of(self, param: Parameter) -> Tensor:
-        """What is updated for this parameter."""
+        """Returns the tensor that is updated for this parameter."""
         return param
 
     def _write_weight(self, param: Parameter, value: Tensor) -> None:

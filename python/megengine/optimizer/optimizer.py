@@ -46,7 +46,7 @@ def scalar(value: float, near: Tensor) -> Tensor:
 def option(group: dict[str, Any], read: Callable[[dict[str, Any]], float], name: str = "") -> Tensor:
     """An option of a group as a float32 Tensor. A trace that later runs without this code reads it anew.
 
-    name: that it has in the state of a dumped function; "" is for what is a constant there.
+    name: its name in the state of a dumped function; "" if it is a constant there.
     """
     tensor = scalar(read(group), group["params"][0])
     if name:
@@ -198,7 +198,8 @@ class Optimizer:
     _takes_rows = False  # a row's update hangs on its gradient and state alone, and is nothing where the gradient is 0
     _later_states: tuple[str, ...] = ()  # that a parameter may have or not, by the options
     _processes = 1  # among which `sharded` divides the state
-    _made: dict[int, Tensor] | None = None  # in updates that a decision may take back: what states began with, by their ids
+    # id of a state -> its first value, in updates that may be taken back
+    _made: dict[int, Tensor] | None = None
 
     def __init__(
         self,
@@ -268,12 +269,13 @@ class Optimizer:
         self._create_state(group)
 
     def _check_options(self, group: Mapping[str, Any]) -> None:
-        """ValueError for options that cannot be, TypeError for a text in place of a number."""
+        """Raises ValueError for options that cannot be, TypeError for a text in place of a number.
+        """
         for name in _INVALID:
             value = group.get(name, 0)
             if isinstance(value, str):
                 raise TypeError(f"{type(self).__name__}: {name} must be a number, got {value!r}")
-            if isinstance(value, (int, float)) and not value >= 0:  # nor NaN
+            if isinstance(value, (int, float)) and not value >= 0:  # refuses NaN, too
                 raise ValueError(f"{_INVALID[name]}: {value}\n  why: {name} of {type(self).__name__} must be at least 0")
         betas = group.get("betas", (0, 0))
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
@@ -283,7 +285,7 @@ class Optimizer:
                 raise ValueError(f"Invalid beta parameter at index {index}: {beta}\n  why: betas of {type(self).__name__} must lie in [0, 1)")
 
     def _check_division(self, param: Parameter, group: Mapping[str, Any], processes: int) -> None:
-        """ValueError if the state of an element-wise optimizer cannot be divided evenly."""
+        """Raises ValueError if the state of an element-wise optimizer cannot be divided evenly."""
 
     # -- for subclasses --------------------------------------------------------------------------
 
@@ -305,7 +307,8 @@ class Optimizer:
             raise AssertionError(f"optimizer: state {state_name!r} of a parameter exists already")
         state = Tensor(initializer, device=str(param.device))
         if state._tuple_shape == param._tuple_shape:
-            state.format = param.format  # as updates leave it: the next traced step is the same
+            # updates leave this format, so the next traced step is the same
+            state.format = param.format
         states[state_name] = state
         if self._made is not None:
             self._made[id(state)] = same_value(state)
@@ -340,7 +343,7 @@ class Optimizer:
         return self
 
     def _check_takes_rows(self, group: Mapping[str, Any], grad: RowGradient) -> None:
-        """TypeError where rows without a gradient move as well."""
+        """Raises TypeError where rows without a gradient move as well."""
         name = type(self).__name__
         if not self._takes_rows:
             refuse_rows(f"optimizer.{name}", grad.shape, "train it with SGD or Adam")
@@ -498,7 +501,7 @@ class Optimizer:
         self._state.update(loaded)
 
     def _check_saved(self, group: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
-        """ValueError for saved options that cannot take the place of those of a group."""
+        """Raises ValueError for saved options that cannot take the place of those of a group."""
         self._check_options(saved)
 
     def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -509,7 +512,7 @@ class Optimizer:
         }
 
     def _checked_state(self, param: Parameter, number: Any, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The arrays to load for a parameter, in the dtypes of what it has."""
+        """Returns the arrays to load for a parameter, in the dtypes of its states."""
         types = {name: (whole_shape(param), param.dtype) for name in self._later_states if name in saved}
         types |= self._state_types(param)
         missing = types.keys() - saved.keys() - set(self._later_states)

@@ -431,7 +431,8 @@ class HistogramObserver(MinMaxObserver):
             np.clip(np.floor(place / step), 0, self.dst_nbins - 1) for place in (begin, end)
         )
 
-        def integral(a: Any, b: Any) -> Any:  # of the squared distance from the centre of a level
+        # integrates the squared distance from the centre of a level
+        def integral(a: Any, b: Any) -> Any:
             return (b**3 - a**3) / 3
 
         from_begin = begin - (level_of_begin + 0.5) * step
@@ -459,7 +460,8 @@ class HistogramObserver(MinMaxObserver):
         counts = self.histogram.numpy()
         if (low, high) != (old_low, old_high) and counts.any():
             cell = (old_high - old_low) / (self.bins * self.upsample_rate)
-            cells = int(np.ceil((high - low) / (self.bins * cell)))  # of one new bin
+            # the number of cells of one new bin
+            cells = int(np.ceil((high - low) / (self.bins * cell)))
             surplus = cells * self.bins * cell - (high - low)
             low, high = low - surplus / 2, high + surplus / 2
             moved = np.zeros(self.bins * cells)
@@ -522,7 +524,7 @@ class PassiveObserver(Observer):
 
     @property
     def scale(self) -> Tensor:
-        """The scale in use, a 0-D Tensor. ValueError when set to what is not positive."""
+        """The scale in use, a 0-D Tensor. ValueError when set to a number that is not positive."""
         return self._scale()
 
     @scale.setter

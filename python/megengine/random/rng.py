@@ -289,8 +289,8 @@ class RNG:
         Parameters
         ----------
         shape, scale : float or Tensor
-            Parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean shape *
-            scale.
+            Parameters above 0 (AssertionError), numbers or Tensors that broadcast; the mean is
+            shape * scale.
         size : int, Tensor, sequence of int or Tensor, or None
             Extents that are put before the parameters' shape; None draws once for each parameter.
 

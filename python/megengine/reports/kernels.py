@@ -1,5 +1,7 @@
 """``python -m megengine kernels script.py``: runs a script and tells what each kernel of its traced functions cost.
-``python -m megengine tune script.py``: measures for each of its products who computes it fastest, the library or a generated kernel."""
+``python -m megengine tune script.py``: measures for each of its products whether the library or a
+generated kernel is faster.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def run(script: str, arguments: list[str]) -> int:
 
 
 def tune(script: str, arguments: list[str]) -> int:
-    """Runs the script and measures its products, then prints who computes each from now on. Returns its exit status."""
+    """Runs the script and measures its products, then prints what computes each from now on.
+    Returns its exit status.
+    """
     status = status_of(run_script(script, arguments, MEGJIT_TUNE="on"))
     found = _core.timings()
     if not found:

@@ -18,7 +18,9 @@ LEVELS = _ARM if _core.machine_isa() in _ARM else ("avx2", "avx512", "avx512_vnn
 
 
 def extend(file: str, opt_level: int, memory_limit: int) -> None:
-    """What a child process does, at its instruction set and with an empty cache: compiles all functions, and puts what that gave into the file."""
+    """Runs in a child process, at its instruction set and with an empty cache: compiles all
+    functions and puts the kernels into the file.
+    """
     model = load_file(file)
     model.set_options(opt_level, memory_limit)
     before = len(model.to_bytes())
@@ -52,7 +54,9 @@ def extend_for_gpu(file: str, arch: int) -> None:
 
 
 def write_static(file: str, folder: str, function: str, name: str, keeps_states: bool) -> None:
-    """What a child process does, at its instruction set; what is wrong ends it."""
+    """Runs in a child process, at its instruction set: writes static code. An error ends the
+    process.
+    """
     try:
         _write_static(file, folder, function, name, keeps_states)
     except (OSError, ValueError, RuntimeError) as error:

@@ -19,14 +19,15 @@ _BEAT = 0.2
 
 
 def is_shown() -> bool:
-    """Is there somebody who looks at a terminal, and wants to see it?"""
+    """Whether progress is shown: stderr is a terminal, and the user has not switched it off."""
     return os.environ.get("MEGJIT_PROGRESS") != "0" and stderr_is_terminal()
 
 
 class Progress:
     """A bar for a loop that knows how far it is; also a context manager.
 
-    what: in front of the bar. total: units until the end; None: unknown. options: for tqdm.
+    what: the text in front of the bar. total: units until the end; None: unknown. options: options
+    of tqdm.
     """
 
     def __init__(self, what: str, total: int | None, **options: Any) -> None:

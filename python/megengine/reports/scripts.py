@@ -34,7 +34,7 @@ def status_of(end: BaseException | None) -> int:
     if isinstance(end, SystemExit):
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     if isinstance(end, KeyboardInterrupt):
-        return 130  # as shells have it
+        return 130  # the status of shells for an interrupted program
     if isinstance(end, Exception):
         traceback.print_exception(end)
     return int(isinstance(end, Exception))

@@ -1,4 +1,6 @@
-"""Where a graph computes: on the host, or on one GPU, whose memory and streams are then torch's."""
+"""The device on which a graph computes: the host, or one GPU, whose memory and streams are then
+torch's.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,15 @@ def device_of_tensors(values: Iterable[Any]) -> torch.device:
 
 
 def is_on(device: torch.device, tensor: torch.Tensor) -> bool:
-    """Does a program there read it, or give it? A GPU's reads numbers of the host, as torch's operations do."""
+    """Whether a program on the device may read or return the tensor. A GPU's program reads numbers
+    of the host, as torch's operations do.
+    """
     return tensor.device == device or (tensor.device == HOST and tensor.dim() == 0)
 
 
 @functools.cache
 def why_not(device: torch.device) -> str:
-    """Why nothing is computed there; "" where it is."""
+    """Returns the reason why nothing is computed on the device; "" if it is."""
     if device.type not in ("cpu", "cuda"):
         return f"megjit does not compute on {device}"
     try:
@@ -63,7 +67,9 @@ def place_on(device: torch.device) -> Place:
 
 
 def make_room(limit: int, needed: int) -> None:
-    """Before torch runs what needs so many bytes: our arenas go where they would be too much."""
+    """Frees our arenas if they would be too much beside ``needed`` bytes of torch's; called before
+    torch runs an operation.
+    """
     for place in _places.values():
         place.keep_idle_within(max(0, limit - needed))
 
@@ -122,7 +128,7 @@ class Place:
             return seed_ours(int(torch.randint(2**31 - 1, ())))
         generator = self._generator  # whose state is the host's: nothing waits for the GPU
         offset = generator.get_offset()
-        generator.set_offset(offset + 4)  # as after a kernel of torch's that draws
+        generator.set_offset(offset + 4)  # torch's kernels that draw advance the offset so
         return seed_ours(_mixed(generator.initial_seed(), offset))
 
     def random_state(self) -> Any:

@@ -1,4 +1,6 @@
-"""Which values of a joint graph cross from forward to backward in the order in which convolutions work, (N, spatial..., C)."""
+"""Chooses the values of a joint graph that cross from forward to backward in the order of
+convolutions, (N, spatial..., C).
+"""
 
 from __future__ import annotations
 

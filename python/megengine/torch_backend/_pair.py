@@ -21,7 +21,7 @@ from ._names import Named, name_arguments
 from ._private import default_partition, sequence_number
 from ._sizes import Alone, Planned, Sizes, are_known_by_call
 
-Bytes = Mapping[int, int]  # of memory, by its address
+Bytes = Mapping[int, int]  # address of memory -> its bytes
 
 
 class Call:
@@ -33,7 +33,7 @@ class Call:
         self.held: dict[int, int] = {}
         # Others may hold these for longer: they do not tell how long the call lives.
         self.given = _bytes_at(each for each in saved if isinstance(each, torch.Tensor) and each.is_leaf and not each.requires_grad)
-        self.sequence = sequence_number()  # of the node that autograd has for it, if it has one
+        self.sequence = sequence_number()  # the number of its node in autograd, if it has one
 
 
 _held: dict[int, Call] = {}
@@ -44,14 +44,16 @@ class Pair:
     """The compilers that AOTAutograd asks for one graph of dynamo's."""
 
     def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any] = (), breaks: bool = False, named: Sequence[Named] = ()) -> None:
-        """inputs: of the call that asks for it. breaks: whether another graph follows, for which there must be room. named: what the program calls the arguments."""
+        """inputs: the inputs of the call that asks for it. breaks: whether another graph follows,
+        for which there must be room. named: what the program calls the arguments.
+        """
         self._named = named
         self._options, self._fallback = options, fallback
         self._is_limited = bool(memory_limit_bytes(options.get("memory_limit")))
         self._given = _bytes_at(inputs)
         self._cut = partitioner(options, fallback, lambda living: _living_others(self._given) if living else _others(self._given), breaks)
         self._sizes: Sizes | None = None
-        self._planned: Planned | None = None  # of sizes that do not change
+        self._planned: Planned | None = None  # the plan of sizes that do not change
 
     def partition(self, joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Cuts a joint graph into forward and backward, as AOTAutograd asks for it; under a limit, those of a call are cut when it comes, if sizes change, or if what others keep just now leaves no room."""
@@ -68,7 +70,7 @@ class Pair:
         def cut(joint: fx.GraphModule) -> Planned:
             pair = self._cut(joint, (), num_fwd_outputs=num_fwd_outputs)
             if refused := pair[0].meta.get(REFUSED):
-                raise copy.copy(refused)  # what is raised keeps its callers' frames, and this is kept
+                raise copy.copy(refused)  # a raised error keeps frames, so a copy is raised
             return Planned(pair[0].meta.pop(PLANNED), num_fwd_outputs)
 
         self._sizes = Sizes(joint, num_fwd_outputs, cut)
@@ -153,7 +155,9 @@ def _collected(ready: Callable[[list[Any]], _Found], arguments: list[Any]) -> _F
 
 
 def _keep_limit(planned: Planned, call: Call, arguments: list[Any], beside_forward: int) -> None:
-    """MemoryError, before anything runs, if forward or backward could not keep the limit, or another backward beside what this call keeps."""
+    """Raises MemoryError, before anything runs, if forward or backward could not keep the limit, or
+    another backward beside what this call keeps.
+    """
     refused = []
     waiting = {number: each for number, each in _held.items() if each.backward}
     later = _sources(arguments, min(each.sequence for each in waiting.values())) if waiting else set()

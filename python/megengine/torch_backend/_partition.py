@@ -1,4 +1,6 @@
-"""Which operations of an ATen graph are left to torch, and the graph as parts that take turns: ours, torch's."""
+"""Finds the operations of an ATen graph that are left to torch, and cuts the graph into parts that
+take turns: ours, torch's.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def values_with_sizes(value: Any) -> list[Any]:
 
 
 def tensors_of(node: fx.Node) -> Iterable[torch.Tensor]:
-    """What it gives and takes."""
+    """Returns the tensors that a node reads and makes."""
     return (tensor for each in (node, *node.all_input_nodes) for tensor in tensors_in(each.meta.get("val")))
 
 
@@ -108,12 +110,13 @@ def _by_data(node: fx.Node) -> str:
 
 
 def is_check(node: fx.Node) -> bool:
-    """Does it raise where a tensor holds 0?"""
+    """Whether it raises if a tensor holds 0."""
     return name_of(node).startswith("_assert_async")
 
 
 def is_random(node: fx.Node) -> bool:
-    """Does it draw from a generator, so that it gives other values when it is computed again?"""
+    """Whether it draws from a generator, so that it gives other values when it is computed again.
+    """
     if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False
     names = [each.name for each in node.target._schema.arguments]
@@ -124,7 +127,7 @@ def is_random(node: fx.Node) -> bool:
 
 
 def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, device: torch.device) -> str:
-    if node.target is operator.getitem:  # what a call gives goes with the call
+    if node.target is operator.getitem:  # a part of a result goes with its call
         return left.get(node.all_input_nodes[0], "")
     for each in (node, *node.all_input_nodes):
         value = each.meta.get("val", getattr(graph, str(each.target), None) if each.op == "get_attr" else None)
@@ -178,16 +181,19 @@ def _has_places(node: fx.Node) -> bool:
 
 
 def _reads_by_strides(node: fx.Node) -> bool:
-    """Does it name elements by where they lie, in memory that does not lie as ours? (Others that read memory are refused when they are recorded.)"""
+    """Whether it addresses elements by strides, in memory whose order is not ours. (Others that
+    read memory are refused when they are recorded.)
+    """
     if not name_of(node).startswith("as_strided"):
         return False
     value = node.args[0].meta["val"]
-    has_offset = not isinstance(node.args[-1], (list, tuple, type(None)))  # which counts from the start of the memory
+    # the offset counts from the start of the memory
+    has_offset = not isinstance(node.args[-1], (list, tuple, type(None)))
     return not value.is_contiguous() or (has_offset and value.storage_offset() != 0)
 
 
 def parts_of_result(node: fx.Node) -> list[fx.Node]:
-    """What takes one result of several out of a call; it goes with the call."""
+    """Returns the nodes that take one result out of several; they go with the call."""
     return [user for user in node.users if user.target is operator.getitem]
 
 

@@ -14,7 +14,7 @@ from ._forms import Unsupported
 
 
 def _in_float32(x: Tensor) -> Tensor:
-    """For formulas that have the digits of float32."""
+    """Computes in float32 a formula that needs its digits."""
     if x.dtype.name == "float64":
         raise Unsupported("in float64")
     return x.astype("float32")
@@ -84,7 +84,7 @@ def round_to_decimals(x: Tensor, *, decimals: int) -> Tensor:
 
 
 def _extreme_but_nan(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Of two numbers, or the one that is a number."""
+    """Returns the larger or smaller of two numbers; of a number and a NaN, the number."""
 
     def choose(x: Tensor, y: Tensor) -> Tensor:
         if x.dtype.kind in "biu":
@@ -115,7 +115,7 @@ def _scaled_sum(product: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Te
 
 
 def _sum_of_products(a: Tensor, b: Tensor) -> Tensor:
-    """As one product, of matrices beside each other."""
+    """Computes a sum of products as one product of matrices beside each other."""
     count, rows, inner = a._tuple_shape
     return F.matmul(F.transpose(a, (1, 0, 2)).reshape(rows, count * inner), b.reshape(count * inner, b._tuple_shape[2]))
 

@@ -1,4 +1,4 @@
-"""What megjit takes of torch that torch does not promise to keep: all of it is here, for the releases KNOWN."""
+"""Uses of torch's private interfaces, all in this file, for the releases KNOWN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ KNOWN = ("2.14", "2.15")  # `make test-torch` runs with each
 
 
 def check_release(version: str) -> None:
-    """ImportError for a torch that is older than what is known; one warning for a newer one."""
+    """Raises ImportError for a torch that is too old; warns once about a newer one than those
+    known.
+    """
     first, last, own = (tuple(int(part) for part in each.split(".")[:2]) for each in (KNOWN[0], KNOWN[-1], version))
     known = " to ".join(dict.fromkeys((KNOWN[0], KNOWN[-1])))
     if own < first:
@@ -66,7 +68,9 @@ __all__ = [
 
 @functools.cache
 def decompositions() -> dict[Any, Any]:
-    """What becomes simpler operations before our tables see it. One table for all graphs: torch looks through all operations where one is made."""
+    """Returns the decompositions that run before our tables see a graph. One table serves all
+    graphs: making one is slow.
+    """
     rules = dict[Any, Any](core_aten_decompositions())
     # Its rule gives weights in place of the logarithms of sums, which backward reads.
     rules.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
@@ -105,11 +109,13 @@ def active_ddp() -> Any:
 
 
 def source_of_argument(node: Any) -> str:
-    """Where dynamo found an argument of its graph: "L['self']._modules['layers']._parameters['weight']"; "" if it does not say."""
+    """Returns the expression by which dynamo found an argument of its graph:
+    "L['self']._modules['layers']._parameters['weight']"; "" if it does not say.
+    """
     return str(getattr(getattr(node, "_dynamo_source", None), "name", ""))
 
 
 def breaks_behind(graph: Any) -> bool:
-    """Does dynamo end this graph within a function, so that another one follows?"""
+    """Whether dynamo ends this graph within a function, so that another one follows."""
     reason = getattr(graph, "compile_subgraph_reason", None)
     return bool(getattr(reason, "graph_break", False))

@@ -62,13 +62,13 @@ def release_unused(limit: int) -> None:
 
 
 def _name_of(graph: fx.GraphModule) -> str:
-    """As plans and errors call it: "forward from net.py:3 in forward"."""
+    """Returns the name in plans and errors: "forward from net.py:3 in forward"."""
     line = next((short_line_of(node) for node in graph.graph.nodes if line_of(node)), "")
     is_backward = any("tangents" in node.name for node in graph.graph.find_nodes(op="placeholder"))
     return ("backward" if is_backward else "forward") + (f" from {line}" if line else "")
 
 
-_MOST_REPLAYS = 16  # of one graph: what others keep beside it may differ in each call, and is a limit of its own
+_MOST_REPLAYS = 16  # of a graph: each amount that others keep beside it has a limit of its own
 # These ops add small integers and truth values in 64 bits.
 _ADDING_IN_64_BITS = {"sum", "prod", "cumsum", "cumprod"}
 
@@ -76,7 +76,8 @@ _ADDING_IN_64_BITS = {"sum", "prod", "cumsum", "cumprod"}
 class Program:
     """Calls of one graph.
 
-    options: of `jit.trace`. originals: of a part of a graph, the nodes that its own stand for. line_of: what names a node in plans and errors.
+    options: the options of `jit.trace`. originals: for a part of a graph, the nodes that its own
+    stand for. line_of: names a node in plans and errors.
     strided: the results that get the strides that torch has planned; others, which no program of the user's sees, lie as they are made.
     outside: what torch runs of the same graph, for plans.
     What lies in another order of axes than ours is read, or given, as its transpose; other strides are copied, and the copies count under a limit.
@@ -103,7 +104,8 @@ class Program:
         self._chosen = [place for place, node in enumerate(given) if first.get(node, place) == place]  # each value once
         results = [given[place] for place in self._chosen]
         rows = {place: row for row, place in enumerate(self._chosen)}
-        self._rows = [rows[first.get(node, place)] for place, node in enumerate(given)]  # of the results, by what is asked for
+        # for each wanted result its row
+        self._rows = [rows[first.get(node, place)] for place, node in enumerate(given)]
         self._expected = [node.meta.get("val") if isinstance(node, fx.Node) else node for node in results]
         self._strided = [node in strided for node in results]
         inputs = graph.graph.find_nodes(op="placeholder")
@@ -113,7 +115,8 @@ class Program:
         self._unread = {place for place, node in enumerate(inputs) if not node.users}
         self._named = [name_of_argument(node) for node in inputs]
         places = {node: place for place, node in enumerate(inputs)}
-        self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
+        # for each result the argument that it is, if any
+        self._passed_on = [places.get(node) for node in results]
         self._copied += _bytes_of_shared(results)
         self._views = Views(graph, results, strided)
         self._result_orders: dict[int, tuple[int, ...]] = {}
@@ -137,7 +140,8 @@ class Program:
 
     def __call__(self, arguments: list[Any], beside: int = 0, waiting: int = 0) -> list[Any]:
         """beside: bytes that other graphs hold meanwhile; waiting: those that other parts of this one do. Both are taken from the limit."""
-        turned = {place: order for place, order in self._orders.items() if not lies_as_ours(arguments[place])}  # of other parts, some lie as they were made
+        # values of other parts may lie as they were made
+        turned = {place: order for place, order in self._orders.items() if not lies_as_ours(arguments[place])}
         shown = [each.detach().permute(turned[place]) if place in turned else each for place, each in enumerate(arguments)] if turned else arguments
         given, left = self.place.exchange.ours(shown)
         for place in left:
@@ -311,13 +315,14 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def _bytes_of_copy(value: Any) -> int:
-    """What two of it take more than one, if it has to be copied; elements that are in many places count once."""
+    """Returns the bytes of a copy, if one is needed; elements that are in many places count once.
+    """
     if not isinstance(value, torch.Tensor) or not has_fixed_sizes(value) or lies_as_ours(value):
         return 0
     return value.element_size() * math.prod(extent for extent, step in zip(value.shape, value.stride(), strict=True) if step)
 
 
-# Give the memory of what they are given.
+# These return the memory of their arguments.
 _SHARING = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze", "alias", "detach", "clone", "lift_fresh_copy", "_to_copy"}
 
 
@@ -336,7 +341,9 @@ def _bytes_of_shared(results: Iterable[Any]) -> int:
 
 
 def _unwritten(expected: torch.Tensor) -> torch.Tensor:
-    """As calls will have it, by its shape, dtype and order; what is not written takes no memory."""
+    """Returns a tensor with the shape, dtype and order that calls will have; unwritten pages take
+    no memory.
+    """
     memory = torch.empty(expected.shape, dtype=getattr(torch, DTYPES[expected.dtype]), device="cpu")
     return channels_last(memory) if is_channels_last(expected) else memory
 
@@ -349,14 +356,16 @@ def _laid_out(value: Any, expected: Any) -> Any:
 
 
 def _wanted(place: Place, expected: torch.Tensor, strided: bool, passed_on: int | None) -> _core.Wanted:
-    """How a result is torch's without a copy. One that is an argument is no result of ours."""
+    """Returns the form in which torch takes a result without a copy; none for a result that is an
+    argument.
+    """
     dtype = DTYPES.get(expected.dtype)
     is_same = passed_on is None and dtype is not None and getattr(torch, dtype) is expected.dtype and expected.device == place.device
     return _core.Wanted(dtype if is_same else None, _known_steps(expected) if strided else None)
 
 
 def _known_steps(expected: torch.Tensor) -> list[int] | None:
-    """None where only calls know them, or where one element is in many places."""
+    """None if only calls know them, or where one element is in many places."""
     steps = expected.stride()
     return list(steps) if all(isinstance(step, int) and step for step in (*expected.shape, *steps)) else None
 
@@ -372,7 +381,9 @@ def as_theirs(place: Place, value: Any, expected: Any, strided: bool = True) -> 
 
 
 def _settled(value: Any, expected: Any) -> Any:
-    """In the dtype that torch has for it. Unsupported where a part is missing or no number, or the shape is another one."""
+    """Casts results to torch's dtypes. Unsupported if a part is missing or not a number, or a shape
+    differs.
+    """
     if isinstance(expected, (tuple, list)):
         if not isinstance(value, (tuple, list)) or len(value) != len(expected):
             raise Unsupported("with other results")

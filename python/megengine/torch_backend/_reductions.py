@@ -42,7 +42,7 @@ def var_mean(x: Tensor, dims: Any = None, *, correction: float = 1, keepdim: boo
 
 @along_axis
 def sort(x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> tuple[Tensor, Tensor]:
-    """(values, places), equal ones in their order."""
+    """Returns (values, places), equal ones in their order."""
     if x.dtype.itemsize < 4:
         raise Unsupported(f"of {x.dtype}, where equal ones would change places")
     return tuple(FUNCTIONS["sort"](x, dim, descending))
@@ -74,7 +74,7 @@ def median(x: Tensor, dim: int = 0, keepdim: bool = False) -> tuple[Tensor, Tens
 
 @along_axis
 def nanmedian(x: Tensor, dim: int = 0, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The median of what is not NaN; NaN where all is."""
+    """Computes the median of all numbers but NaN; NaN if there are no others."""
     if x.dtype.kind in "iu":
         return median(x, dim, keepdim)
     dim = dim % x.ndim
@@ -98,7 +98,8 @@ def _settled(y: Tensor, dim: int, keepdim: bool) -> Tensor:
 
 @along_axis
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
-    """By sums of 1, 2, 4, ... elements, so that each keeps its digits beside larger ones.
+    """Adds sums of 1, 2, 4, ... elements, so that small numbers keep their digits beside large
+    ones.
 
     Hillis & Steele 1986, "Data Parallel Algorithms".
     """

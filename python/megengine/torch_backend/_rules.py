@@ -11,7 +11,7 @@ import torch
 from .. import functional as F
 from ..tensor import Tensor
 
-Group = dict[str, Any]  # of an optimizer
+Group = dict[str, Any]  # a param group of an optimizer
 States = dict[str, Any]  # torch's tensors, by name
 
 

@@ -21,7 +21,7 @@ class Planned:
     """Forward and backward that were cut, and planned, together."""
 
     def __init__(self, pair: tuple[Compiled, Compiled], count: int) -> None:
-        """count: of forward's results that backward is not given."""
+        """count: the number of forward's results that backward is not given."""
         self.forward, self.backward = forward, _ = pair
         self.count = count
         results = forward.graph.graph.output_node().args[0]
@@ -62,17 +62,18 @@ class Sizes:
         self._joint, self._count, self._cut = joint, count, cut
         self._places = _places_of(joint)
         self._slots = sum(1 for node in joint.graph.nodes for _ in tensors_in(node.meta.get("val")))
-        self._kept_numbers: list[Any] = []  # as symbols
+        self._kept_numbers: list[Any] = []  # symbols of the kept numbers
         self._empty = torch.empty(0)
         self._pairs: dict[tuple[int, ...], Planned] = {}
         self._of_size: list[Planned] = []
 
     def shown(self, pair: Pair) -> Pair:
-        """What torch takes for the graphs, made of a pair that it has cut itself. In place."""
+        """Changes a pair that torch has cut into graphs that torch takes, in place."""
         forward, backward = pair
         output = forward.graph.output_node()
         seen, kept = output.args[0][: self._count], output.args[0][self._count :]
-        numbers = [each for each in kept if isinstance(each.meta["val"], SYMBOLIC)]  # which come last, and first in backward
+        # numbers come last, and first in backward
+        numbers = [each for each in kept if isinstance(each.meta["val"], SYMBOLIC)]
         self._kept_numbers = [each.meta["val"] for each in numbers]
         value = next(iter(tensors_in([node.meta.get("val") for node in self._joint.graph.nodes]))).new_empty((), dtype=torch.int64)
         with forward.graph.inserting_before(output):
@@ -98,7 +99,7 @@ class Sizes:
         return self._pairs[sizes]
 
     def filled(self, own: Planned, results: list[Any]) -> list[Any]:
-        """What a call gives, as torch has been shown it."""
+        """Returns the results of a call in the form that torch was shown."""
         empty = [self._empty] * (self._slots - own.crossing)
         return [*results[: self._count], torch.tensor(own.number), *results[self._count :], *empty, *own.numbers]
 
@@ -119,14 +120,14 @@ def _known(places: Sequence[Place], sizes: Sequence[int]) -> dict[Any, int]:
 
 
 def are_known_by_call(joint: fx.GraphModule) -> bool:
-    """Are all symbols of a graph numbers, or extents, among the arguments of its forward?"""
+    """Whether all symbols of a graph are numbers or extents among the arguments of its forward."""
     known = {symbol for _, _, symbol in _places_of(joint)}
     values = (each for node in joint.graph.nodes for each in _pytree.tree_leaves(node.meta.get("val")) if isinstance(each, (torch.Tensor, *SYMBOLIC)))
     return all(known.issuperset(free_symbols(each)) for each in values)
 
 
 def _places_of(joint: fx.GraphModule) -> list[Place]:
-    """For each symbol: the argument of forward, and its axis, that has its number."""
+    """Returns for each symbol the argument of forward, and its axis, that holds its number."""
     found: dict[Any, Place] = {}
     inputs = [node for node in joint.graph.find_nodes(op="placeholder") if "tangents" not in node.name]
     for place, node in enumerate(inputs):

@@ -40,16 +40,18 @@ class Lent:
         return borrowed
 
     def before(self) -> None:
-        """torch may have put other memory in its place, and what does not lie as ours do is copied in each call."""
+        """Updates the tensor before a call: torch may have replaced its memory, and memory in
+        another order is copied each time.
+        """
         if self._lies != (self.theirs.data_ptr(), self.theirs.stride()) or not lies_as_ours(self.theirs):
             self.ours._reset(self._borrowed())
 
     def laid_out(self, value: Tensor) -> Tensor:
-        """In the order in which it lies."""
+        """Returns the value in the order of torch's memory."""
         return ops.relayout(value, layout="channels_last") if self.is_channels_last else value
 
     def has_moved(self) -> bool:
-        """Does the new value lie elsewhere than in torch's memory?"""
+        """Whether the new value lies outside torch's memory."""
         return bool(_core.address(self.ours) != self.theirs.data_ptr())
 
 
@@ -77,7 +79,7 @@ class _Trained:
     def make_states(self) -> None:
         if not self.names:
             return
-        states = self._of_all[self.parameter]  # which makes it
+        states = self._of_all[self.parameter]  # the parameter's rule makes the state
         if self.rule.counts and "step" not in states:
             states["step"] = torch.zeros(())
         for name in self.names:
@@ -86,7 +88,7 @@ class _Trained:
 
 
 class Step:
-    """What `step` gives."""
+    """The compiled step that `step` returns."""
 
     def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], optimizer: torch.optim.Optimizer, options: dict[str, Any]) -> None:
         if type(optimizer) not in RULES:
@@ -151,7 +153,8 @@ class _StepProgram:
         rule = RULES[type(optimizer)]
         known = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
         self._trained = [_Trained(each, known[each], rule, optimizer.state) for each in exported.trained if each in known]
-        self._replays: dict[Any, Replay] = {}  # by the pattern of the optimizer's numbers, and how what is lent lies
+        # key: the pattern of the optimizer's numbers, and the orders of lent tensors
+        self._replays: dict[Any, Replay] = {}
 
     def plan(self, arguments: list[torch.Tensor]) -> MemoryPlan:
         with _core.OnDevice(self._place.name):

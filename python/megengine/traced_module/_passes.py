@@ -82,7 +82,7 @@ def is_free(top: TracedModule, layer: Layer) -> bool:
 
 
 def uses_of(top: TracedModule, module: Module) -> int:
-    """How many exprs call ``module`` or read a tensor of it."""
+    """Counts the exprs that call ``module`` or read a tensor of it."""
     parts = {id(part) for part in (module, *module.tensors())}
     return sum(
         id(expr.reached()) in parts
@@ -137,7 +137,9 @@ def _is_float(arg: Any) -> bool:
 
 
 def _with_number(expr: Any, signs: str, number: Callable[[Any], float | None]) -> tuple[Node, float] | None:
-    """(tensor, c) where ``expr`` is tensor + c or tensor * c, or the same written with - or /, for one of ``signs``."""
+    """Returns (tensor, c) where ``expr`` is tensor + c or tensor * c, or the same written with - or
+    /, for one of ``signs``.
+    """
     found = _binary(expr)
     if found is None or found[0] not in signs:
         return None
@@ -163,12 +165,12 @@ def _known(arg: Any) -> float | None:
 
 
 def factor_of(expr: Any, number: Callable[[Any], float | None] = _written) -> tuple[Node, float] | None:
-    """(tensor, c) when ``expr`` is tensor * c."""
+    """Returns (tensor, c) when ``expr`` is tensor * c."""
     return _with_number(expr, "*/", number)
 
 
 def term_of(expr: Any) -> tuple[Node, float] | None:
-    """(tensor, c) when ``expr`` is tensor + c."""
+    """Returns (tensor, c) when ``expr`` is tensor + c."""
     return _with_number(expr, "+-", _written)
 
 
@@ -206,7 +208,7 @@ def backward_fold_scale(top: TracedModule) -> None:
                 for change in folding.changes:
                     change()
                 take_over(expr.outputs[0], found[0])
-                for node in folding.scaled[1:]:  # not the value any more that had the name
+                for node in folding.scaled[1:]:  # it is no longer the value that had the name
                     node.name = f"{node.name}_scaled_{node._id}"
 
 
@@ -339,7 +341,9 @@ def optimize(
 def verify_same(
     before: TracedModule, after: TracedModule, inputs: tuple[Any, ...], tolerance: float = 1e-4
 ) -> None:
-    """ValueError, naming the first node, if nodes of one name get different values from ``inputs``."""
+    """Raises ValueError, naming the first node, if nodes of one name get different values from
+    ``inputs``.
+    """
     wanted = _values(before, inputs)
     for name, (value, expr) in _values(after, inputs).items():
         if name in wanted and difference(wanted[name][0], value, tolerance, least_scale=1.0) is not None:

@@ -42,7 +42,8 @@ class Expr(FxNode):
 
     _ops = KINDS
     _kind: str  # the op of this class
-    _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")  # what a copy takes over
+    # attributes that a copy takes over
+    _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")
 
     def __init_subclass__(cls, kind: str, target: str = "") -> None:
         """kind: the op. target: the name under which programs know what an expr is about."""
@@ -66,12 +67,14 @@ class Expr(FxNode):
         def inputs(self) -> list[Node]: ...
 
     def _check_inputs(self) -> None:
-        """A step among the arguments stands for what it gives. Where values come from `_check_made_before` tells: a step may stand in no graph yet."""
+        """Replaces a step among the arguments by its result. `_check_made_before` checks where
+        values come from, as a step may stand in no graph yet.
+        """
         if any(isinstance(value, Expr) for value in self._inputs):
             self.set_arguments(*map_leaves((self._args, self._kwargs), _value_of))
 
     def replace_input(self, old: Value | Expr, new: object) -> None:
-        """Read ``new`` wherever args and kwargs hold ``old``; a step stands for what it gives."""
+        """Reads ``new`` wherever args and kwargs hold ``old``; a step stands for its result."""
         super().replace_input(_value_of(old), new)
 
     @property
@@ -102,7 +105,7 @@ class Expr(FxNode):
         """Each kind has its own."""
 
     def is_impure(self) -> bool:
-        """Whether it matters although nobody reads it."""
+        """Whether it must stay although nothing reads it."""
         return self._disable_remove or super().is_impure()
 
     # -- what goes in ----------------------------------------------------------------------------
@@ -125,18 +128,23 @@ class Expr(FxNode):
     def set_args_kwargs(self, *args: Any, **kwargs: Any) -> None:
         """Replace all arguments; for a method or a module, the first is the object.
 
-        ValueError for a node that is made after this expr, or in another graph; TypeError for what the callee does not take.
+        ValueError for a node that is made after this expr, or in another graph; TypeError for
+        arguments that the callee does not take.
         """
         self._check_made_before(values_in((args, kwargs)))
         self.set_arguments(*self._arranged(args, kwargs))
 
     def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a function or method: by position where they can be, with the defaults of those left out."""
+        """Returns the arguments of a function or method, by position if possible, with the defaults
+        of missing ones.
+        """
         bound = self._bound(args, kwargs)
         return (tuple(args), kwargs) if bound is None else (bound.args, bound.kwargs)
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
-        """What each parameter takes, with defaults; None where the parameters are not known."""
+        """Returns the argument of each parameter, with defaults; None if the parameters are not
+        known.
+        """
         signature = self._parameters()
         if signature is None:
             return None
@@ -160,7 +168,9 @@ class Expr(FxNode):
             self.replace_input(old, new)
 
     def _check_made_before(self, nodes: Iterable[Node]) -> None:
-        """ValueError unless this expr can read all ``nodes`` where it stands, if it stands in a graph."""
+        """Raises ValueError unless this expr can read all ``nodes`` where it stands, if it stands
+        in a graph.
+        """
         graph = self.top_graph
         nodes = [node for node in nodes if node not in self._inputs] if graph is not None else []
         places = graph.fx_graph.positions() if graph is not None and nodes else {}
@@ -206,7 +216,7 @@ class Expr(FxNode):
         self.set_arguments(bound.args, bound.kwargs)
 
     def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """args and kwargs with values of ``self.inputs`` in the nodes' places."""
+        """Returns args and kwargs with values of ``self.inputs`` in the nodes' places."""
         env = dict(zip(self.inputs, inputs, strict=True))
         return unpack((self._args, self._kwargs), env.__getitem__)
 
@@ -230,7 +240,7 @@ class Expr(FxNode):
 
     @property
     def return_val(self) -> Any:
-        """What the call gives: a node, or a tree of nodes and constants."""
+        """The result of the call: a node, or a tree of nodes and constants."""
         return unpack(self._result)
 
     @return_val.setter
@@ -255,7 +265,7 @@ class Expr(FxNode):
         self._give(map_leaves(pack(outputs), node_for))
 
     def _names_of_outputs(self, qualname: str) -> tuple[str, str]:
-        """Name and qualname of what it makes where it is called by the module at ``qualname``."""
+        """Returns name and qualname of its results if the module at ``qualname`` calls it."""
         name = self.name.lower() if isinstance(self.target, type) else self.name
         return f"{name}_out", f"{qualname}.[func_{self.name}]"
 
@@ -278,7 +288,7 @@ class Expr(FxNode):
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy of the step has beside arguments and results."""
+        """Returns the state of a copy without arguments and results."""
         return {key: getattr(self, key) for key in self._own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -335,7 +345,7 @@ class Expr(FxNode):
     # -- running ---------------------------------------------------------------------------------
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """What the callee gives for arguments without nodes."""
+        """Returns the result of the callee for arguments without nodes."""
         raise TypeError(f"{type(self).__name__} computes nothing")
 
     def run(self, env: dict[Node, Any]) -> None:

@@ -45,7 +45,8 @@ def rstrip(s: str, __chars: str) -> str:
 
 
 def get_suffix_name(prefix: str, name: str) -> str | None:
-    """What stands behind ``prefix`` in a dotted name: "" for the same name, None for one that lies elsewhere.
+    """Returns the rest of a dotted name after ``prefix``: "" for the same name, None for a name
+    elsewhere.
 
     >>> get_suffix_name("net.block", "net.block.conv.weight")
     'conv.weight'
@@ -193,7 +194,7 @@ class CallMethod(Expr, kind="call_method", target="method"):
         return owner._canonical(unpack(self.args[1:]), unpack(dict(self.kwargs)))
 
     def _signature(self) -> TreeDef:
-        """Under which the traced module keeps the graph of this call."""
+        """Returns the key of this call's graph in the traced module."""
         return tree_flatten(self._canonical_arguments())[1]
 
     def _module_called(self) -> Any:
@@ -229,7 +230,7 @@ def _described(node: Node, value: Any) -> Node:
 
 
 def _check_read(expr: Expr, value: Any, what: str) -> None:
-    """Damaged unless the only value of ``expr`` is a node for ``value``."""
+    """Raises Damaged unless the only value of ``expr`` is a node for ``value``."""
     made = {TensorNode: Tensor, ModuleNode: Module}
     if len(expr.outputs) != 1 or not isinstance(value, made[type(expr.outputs[0])]):
         raise Damaged(f"{what} reads a {type(value).__name__}")
@@ -264,7 +265,7 @@ class CallFunction(Expr, kind="call_function", target="_func"):
 
     @property
     def func(self) -> Callable[..., Any]:
-        """What is called; one that a file names and this program lacks is an `UnknownFunction`."""
+        """The function; an `UnknownFunction` if a file names one that this program lacks."""
         return self._func
 
     @func.setter
@@ -338,7 +339,7 @@ class Constant(Expr, kind="constant", target="value"):
 
 
 class Output(Expr, kind="output"):
-    """What the graph gives; only the graph itself sees it."""
+    """The result of the graph; only the graph itself sees this step."""
 
     def __init__(self, result: Any) -> None:
         super().__init__((result,), name="output", target="output")

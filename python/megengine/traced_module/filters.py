@@ -35,7 +35,7 @@ class BaseFilter(Selection[_T]):
     """Something to iterate; iterate it before changing the graph, with ``as_list``."""
 
     def as_dict(self) -> dict[int, _T]:
-        """By id."""
+        """Returns a dict of the items by id."""
         items: Iterable[Any] = self
         return {item._id: item for item in items}
 

@@ -26,7 +26,7 @@ class UnknownFunction:
 
 
 class FunctionName(NamedTuple):
-    """Where a function stands."""
+    """The module of a function, and its name there."""
 
     module: str
     qualname: str

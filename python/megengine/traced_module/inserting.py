@@ -48,7 +48,8 @@ class Inserter(Recorder):
         return node
 
     def _place(self, expr: Expr) -> None:
-        """Right after what it reads, and after what this context put there before."""
+        """Puts an expr right after what it reads, and after what this context has put there before.
+        """
         graph = self.graph
         places = graph.fx_graph.positions()
         anchor: Expr = graph.inputs[-1].expr if self._after is None else self._after
@@ -89,7 +90,8 @@ class Inserter(Recorder):
         return expr.return_val
 
     def _told(self, expr: Expr, arguments: Arguments) -> str:
-        """What was to be inserted, for what was raised while it was computed on examples."""
+        """Returns a note for an error on example values: what was to be inserted, with its inputs.
+        """
         nodes = ", ".join(
             f"{node.name}: {node.dtype}{list(node._example().shape)}"
             for node in dict.fromkeys(values_in(arguments))

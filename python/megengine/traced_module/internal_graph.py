@@ -59,7 +59,7 @@ class InternalGraph(Pictured):
         self.fx_graph._names = Namespace(reserved=frozenset())
         self.fx_graph.view = self
         self._top: InternalGraph | None = None
-        self._next_ids = [0, 0]  # of exprs and nodes; counted on the top graph
+        self._next_ids = [0, 0]  # the next ids of exprs and of nodes, counted on the top graph
         self._run_expr: RunExpr | None = None  # while somebody looks into runs
 
     def __iter__(self) -> Iterator[Any]:
@@ -104,7 +104,7 @@ class InternalGraph(Pictured):
 
     @property
     def _exprs(self) -> list[Expr]:
-        """What runs, as converters of models read it: exprs without inputs."""
+        """The exprs without inputs, which converters of models read."""
         return [expr for expr in self if not isinstance(expr, Input)]
 
     @property
@@ -232,7 +232,8 @@ class InternalGraph(Pictured):
     def reset_inputs(self, *args: Any, **kwargs: Any) -> list[Node]:
         """Call the module with arguments arranged like these from now on; returns the new input nodes.
 
-        As many tensors as before, in the order of the inputs that they replace. Only of the top graph.
+        It takes as many tensors as before, in the order of the inputs that they replace. Only the
+        top graph allows it.
         """
         self._must_be_top("reset_inputs")
         leaves, _ = tree_flatten((args, kwargs))
@@ -290,7 +291,8 @@ class InternalGraph(Pictured):
         self._next_ids = [len(calls), len(nodes)]
 
     def lint(self, for_inference: bool = False) -> list[str]:
-        """GraphError, naming the expr, unless this graph and those that it calls are in order.
+        """Raises GraphError, naming the expr, unless this graph and those that it calls are in
+        order.
 
         An expr reads only what is made before it, and is listed there as a user; names are unique; attributes and modules
         exist; a module is called only as it was traced. for_inference: nothing called may be in training mode. Returns
@@ -309,7 +311,9 @@ class InternalGraph(Pictured):
         return self.interpret(self._module, *inputs)
 
     def _run(self, inputs: Sequence[Any], run_expr: RunExpr | None = None) -> Any:
-        """What the graph gives. run_expr: runs an expr of it on the values that are there, and adds the results."""
+        """Runs the graph and returns its result. run_expr: runs one expr on the values so far, and
+        adds its results.
+        """
         nodes = self.inputs
         if len(inputs) != len(nodes):
             raise ValueError(f"{self.name} takes {len(nodes)} inputs, {nodes}, got {len(inputs)}")
@@ -333,7 +337,8 @@ class InternalGraph(Pictured):
         return format(self)
 
     def __format__(self, format_spec: str = "") -> str:
-        """With "i" print the ids of nodes, with "p" the graph's name before theirs; "ip" does both."""
+        """Prints ids of nodes for "i", and the graph's name before theirs for "p"; "ip" does both.
+        """
         inputs = ", ".join(format(node, format_spec) for node in self.inputs)
         lines = [format(expr, format_spec) for expr in self._exprs]
         body = "\n\t".join([*lines, f"return {show(unpack(self._result), format_spec)}"])

@@ -1,4 +1,6 @@
-"""What traced modules see of a running program, and what of it is one expr; `fx._watch` tells them of it."""
+"""The calls of a running program that traced modules record, and the modules that are one expr;
+`fx._watch` reports them.
+"""
 
 from __future__ import annotations
 

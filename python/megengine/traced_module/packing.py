@@ -53,7 +53,7 @@ def unpack(tree: object, value_of: Callable[[Any], Any] = lambda node: node) -> 
 
 
 def _pairs(pattern: object, value: Any) -> Iterable[tuple[Any, Any]] | None:
-    """The parts of a container with what stands in their places; None where ``value`` has other ones."""
+    """Pairs the parts of a container with those of ``value``; None if ``value`` has other parts."""
     if isinstance(pattern, Packed):
         leaves, arrangement = tree_flatten(value)
         return zip(pattern.leaves, leaves, strict=True) if arrangement == pattern.tree else None
@@ -67,7 +67,7 @@ def _pairs(pattern: object, value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 
 def bind(pattern: object, value: object, env: dict[Node, Any], expr: Expr) -> None:
-    """Give the nodes of ``pattern`` the values that stand in their places."""
+    """Gives the nodes of ``pattern`` the values in their places."""
     if isinstance(pattern, Node):
         env[pattern] = value
         return

@@ -1,4 +1,6 @@
-"""What pictures show of a graph: a row for each expr, with those of a called graph inside of the call."""
+"""Makes the rows that pictures show: one for each expr, with those of a called graph inside the
+call.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class _Watch:
         self.active = False  # while the module that was asked to watch runs
 
     def run(self, expr: Expr, env: dict[Node, Any]) -> None:
-        """Run an expr of a graph, and keep values of what it makes."""
+        """Runs an expr of a graph, and keeps the values of its nodes."""
         expr.run(env)
         for node in expr.outputs if self.active else ():
             if node in self.points:
@@ -178,7 +178,7 @@ class TracedModule(Module):
         return bound.args, bound.kwargs
 
     def _by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-        """(name of the parameter, argument), by position first."""
+        """Returns (name of the parameter, argument), by position first."""
         names: list[str] = []
         for parameter in self.argspec.parameters.values() if self.argspec is not None else ():
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -207,7 +207,7 @@ class TracedModule(Module):
         return next(iter(self.argdef_graph_map.values()))
 
     def _input_names(self) -> list[str]:
-        """What the inputs of the only graph are called."""
+        """Returns the names of the inputs of the only graph."""
         return [node.name for node in self.graph.inputs[1:]]
 
     @property
@@ -428,7 +428,7 @@ class TracedModule(Module):
             self._upgrade(version)
 
     def _upgrade(self, version: str) -> None:
-        """Be whole after it was read from what release ``version`` wrote."""
+        """Completes a module that was read from a file of release ``version``."""
         for graph in self._inner_graphs():
             upgrade(graph, version)
         self._adopt_graphs()
@@ -445,7 +445,7 @@ def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def _check_not_mixed(owner: str, key: str, value: Any) -> None:
-    """ValueError for a container of modules and other things."""
+    """Raises ValueError for a container of modules and other things."""
     if not _holds(value, (Module,)):
         return
     for item in getattr(opened(value), "parts", ()):

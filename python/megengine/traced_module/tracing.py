@@ -69,7 +69,9 @@ class Recorder(_watch.Watcher, abc.ABC):
 
     @abc.abstractmethod
     def record(self, expr: Expr, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
-        """What the call gives, which ``expr`` makes; or ``written``, which it writes. run: calls it as the program does."""
+        """Records ``expr`` and returns its result, or ``written`` if the call writes that. run:
+        calls the function as the program does.
+        """
 
     def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call with these arguments becomes an expr."""
@@ -105,7 +107,9 @@ class Recorder(_watch.Watcher, abc.ABC):
         return iter([tensor[i] for i in range(len(tensor))])
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-        """args and kwargs with nodes in the places of tensors and modules. AssertionError for unsupported types."""
+        """Returns args and kwargs with nodes in the places of tensors and modules. AssertionError
+        for unsupported types.
+        """
         tree_flatten((args, kwargs))
         return map_leaves(
             (tuple(pack(arg) for arg in args), {key: pack(value) for key, value in kwargs.items()}),
@@ -151,7 +155,9 @@ class _Scope:
 
 
 class Tracer(Recorder):
-    """Builds the traced copy of a tree of modules, which are of class ``made``, and the graphs of what is called."""
+    """Builds the traced copy of a tree of modules, as modules of class ``made``, and the graphs of
+    their calls.
+    """
 
     def __init__(self, made: type[TracedModule], keep_values: bool = False) -> None:
         self._made = made
@@ -359,7 +365,7 @@ def parameters_of(signature: inspect.Signature) -> list[tuple[Any, ...]]:
 
 
 def parameter_from(name: str, kind: int, *default: Any) -> inspect.Parameter:
-    """What `parameters_of` gave an item for. ValueError for an unknown kind."""
+    """Returns the parameter of an item from `parameters_of`. ValueError for an unknown kind."""
     kinds: Any = type(inspect.Parameter.KEYWORD_ONLY)
     return inspect.Parameter(name, kinds(kind), **{"default": value for value in default})
 

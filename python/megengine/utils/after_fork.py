@@ -13,7 +13,8 @@ from typing import Any
 
 
 def run_in_fresh_thread(func: Callable[..., Any], *args: Any) -> Any:
-    """Result of ``func(*args)``, called in a new thread; its exception is raised here."""
+    """Calls ``func(*args)`` in a new thread and returns its result; its exception is raised here.
+    """
     outcome: list[Any] = [None, None]
 
     def body() -> None:

@@ -30,7 +30,7 @@ def _float32(tensor: Tensor) -> Parameter:
 
 
 class _Packed(Module):
-    """weight and bias, in a product with what follows it: bias, an addend, relu.
+    """Weight and bias in a product with the operations after it: bias, an addend, relu.
 
     The weight lies row-major until the first call, and is packed for the shape of that call's input. Assigning to it,
     copies and files work as ever: such a weight is packed again.

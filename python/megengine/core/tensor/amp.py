@@ -26,7 +26,7 @@ class State:
     enabled: bool = False
     low: str = "float16"
     high: str = "float32"
-    outer: "State | None" = None  # of the block around this one
+    outer: "State | None" = None  # the state of the block around this one
 
 
 # The default is shared: what is set outside of all blocks holds in every thread, a block in its own alone.
@@ -41,12 +41,13 @@ def check_dtype(value: object) -> str:
 
 
 def to_low(*tensors: "Tensor | None") -> list[Any]:
-    """Where autocasting is on, float tensors cast to the low precision; None and other dtypes pass."""
+    """Casts float tensors to the low precision while autocasting is on; None and other dtypes stay.
+    """
     return [_cast(x, now.low) for x in tensors] if (now := state.get()).enabled else list(tensors)
 
 
 def to_high(x: _Passed) -> _Passed:
-    """Where autocasting is on, a float tensor cast to the high precision; others pass."""
+    """Casts a float tensor to the high precision while autocasting is on; other tensors stay."""
     return _cast(x, now.high) if (now := state.get()).enabled else x
 
 

@@ -27,7 +27,7 @@ class ArrayMethodMixin(_Tensor):
 
     __array_priority__ = 1001  # above ndarray: ndarray + Tensor is a Tensor
 
-    if TYPE_CHECKING:  # what megengine.Tensor adds, and `quantized`
+    if TYPE_CHECKING:  # attributes that megengine.Tensor and `quantized` add
 
         _quantized_as: "Callable[[Any, Any], Tensor]"
 
@@ -40,7 +40,7 @@ class ArrayMethodMixin(_Tensor):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """A copy; with ``copy=False`` the tensor's own memory, read-only."""
         if copy is False:
-            lent = np.asarray(_core.lend(self))  # of bfloat16 NumPy has no elements
+            lent = np.asarray(_core.lend(self))  # NumPy has no bfloat16 elements
             if lent.dtype != self.dtype or (dtype is not None and self.dtype != dtype):
                 raise ValueError(f"a tensor of {self.dtype} cannot become an array of {dtype or self.dtype} without a copy")
             return lent
@@ -467,7 +467,7 @@ def as_tensor(x: object) -> "Tensor":
 
 
 def require_tensors(op: str, *values: object) -> None:
-    """TypeError that names the first value that is not a Tensor."""
+    """Raises TypeError that names the first value that is not a Tensor."""
     for value in values:
         if not isinstance(value, _Tensor):
             text = " ".join(repr(value).split())

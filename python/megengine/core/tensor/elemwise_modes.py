@@ -25,7 +25,8 @@ def _zero_unless(condition: "Tensor", value: "Tensor") -> "Tensor":
 
 
 def _gelu_grad(x: "Tensor", dy: "Tensor") -> "Tensor":
-    below = ops.mul(ops.add(ops.erf(ops.mul(x, math.sqrt(0.5))), 1.0), 0.5)  # of the normal distribution
+    # the distribution function of the normal distribution
+    below = ops.mul(ops.add(ops.erf(ops.mul(x, math.sqrt(0.5))), 1.0), 0.5)
     density = ops.mul(ops.exp(ops.mul(ops.square(x), -0.5)), 1 / math.sqrt(2 * math.pi))
     return ops.mul(dy, ops.add(below, ops.mul(x, density)))
 

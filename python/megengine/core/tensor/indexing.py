@@ -45,7 +45,8 @@ class Access:
         begin, end, step = _bounds(item, extent)
         if item.start is not None or item.stop is not None:
             self.counted.append(len(self.begin))
-            self.whole = self.whole and not records_for_dump()  # what it counts is to be noted
+            # a recording for dump must note the count
+            self.whole = self.whole and not records_for_dump()
         count = max(0, -((begin - end) // step))
         if count == 0:
             begin = end = 0
@@ -245,7 +246,8 @@ def _place_if(mask: "Tensor | np.ndarray") -> "Tensor | np.ndarray":
 
 
 def _basic(shape: Shape, index: Any) -> tuple[Shape, Shape, Shape, Shape, Shape] | None:
-    """(begin, end, step, region, result shape) of an index of ints and slices, None for any other.
+    """Returns (begin, end, step, region, result shape) of an index of ints and slices, None for any
+    other.
 
     The common case, without an Access.
     """
@@ -287,7 +289,7 @@ def _basic(shape: Shape, index: Any) -> tuple[Shape, Shape, Shape, Shape, Shape]
 
 
 def _names_rows(index: object) -> bool:
-    """Does it count along the first axis? [3], [:5] and [3, 1] do, [:, 1] does not."""
+    """Whether an index selects along the first axis: [3], [:5] and [3, 1] do, [:, 1] does not."""
     first = index[0] if type(index) is tuple and index else index
     return first.start is not None or first.stop is not None if type(first) is slice else type(first) is int
 

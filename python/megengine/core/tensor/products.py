@@ -1,4 +1,6 @@
-"""What both `functional` and the methods of a tensor compute by several ops: matrix products and variances."""
+"""Matrix products and variances, which both `functional` and the methods of tensors compute by
+several ops.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -46,7 +48,7 @@ def as_reals(x: "Tensor") -> "Tensor":
 
 
 def of_reals(y: "Tensor", *of: "Tensor") -> "Tensor":
-    """What was computed of `as_reals`, in float32 unless one of ``of`` was in float64."""
+    """Casts a result of operands from `as_reals` to float32, unless one of ``of`` was float64."""
     is_wide = any(each.dtype.name == "float64" for each in of)
     return y if is_wide or y.dtype.name != "float64" else ops.cast(y, dtype="float32")
 

@@ -95,7 +95,8 @@ def as_int(value: object, what: str) -> int:
 
 
 def _as_int(value: Any, what: str) -> int:
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():  # what a division gives: size / 2
+    # size / 2 gives a float
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
     try:
         return operator.index(value)
@@ -182,7 +183,7 @@ def reshape(x: _Tensor, shape: IntsLike) -> "Tensor":
 
 
 def default_gradient(y: "Tensor") -> "Tensor":
-    """What backward passes begin with where no dy is given: ones like ``y``."""
+    """Returns the gradient that a backward pass begins with if no dy is given: ones like ``y``."""
     return full_like(y, 1.0)
 
 

@@ -46,7 +46,7 @@ def functions_to_layers(model: M.Module, tracer: type[Tracer]) -> GraphModule:
 
 
 def _layer(gm: GraphModule, node: Node, written: set[Node], made: dict[Node, M.Module]) -> M.Module | None:
-    """The layer that the node is, None where it is none."""
+    """The layer that the node is, None if it is none."""
     if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
         return None
     tensors = _tensors(gm, node, written)
@@ -111,7 +111,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def _product(node: Node, tensors: list[Tensor | None]) -> M.Module | None:
-    """matmul has the matrix as it is, linear turned; each with no more than a bias."""
+    """Returns the product of a layer: matmul takes the matrix as it is, linear transposed; each has
+    at most a bias.
+    """
     weight, bias = (*tensors, None, None)[:2]
     if weight is None or weight.ndim != 2 or len(node.args) > (3 if node.target is F.linear else 2):
         return None

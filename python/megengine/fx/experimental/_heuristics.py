@@ -1,4 +1,4 @@
-"""What decides whether a region of layers is laid out: its length, or the time that it takes."""
+"""Rules that decide whether a region of layers is laid out: by its length, or by its time."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def gen_mkl_autotuner(
     >>> fast = optimization.optimize_for_inference(net, config)
     """
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
-    known: dict[Graph, dict[str, Any]] = {}  # of the graph at hand: values of its nodes, by name
+    known: dict[Graph, dict[str, Any]] = {}  # graph -> values of its nodes, by name
 
     def use_mkl_heuristic(graph: MklSubgraph) -> bool:
         whole = graph.fx_graph
@@ -133,7 +133,7 @@ def _seconds(
     sample = [values[(node.args[0] if node in starts else node).name] for node in inputs]
     laid_out = extract_subgraph(graph.fx_graph.owning_module, graph.nodes, inputs, outputs)
     dense = extract_subgraph(graph.fx_graph.owning_module, graph.nodes, inputs, outputs)
-    whole: Any = graph.fx_graph  # which lay_out gave old_modules
+    whole: Any = graph.fx_graph  # lay_out has set its old_modules
     reset_modules(list(dense.graph.nodes), dict(dense.named_modules()), whole.old_modules)
     dense.recompile()
 

@@ -1,4 +1,4 @@
-"""Which layers know oneDNN's layouts, and the exchange of layers for those with packed weights."""
+"""The layers that know oneDNN's layouts, and their exchange for layers with packed weights."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def trunc_divide(input: Any, other: Any) -> Any:
     """The quotient rounded towards 0, that of integers as an integer."""
     if not _are_integers(input, other):
         return trunc(input / other)
-    below = input // other  # of integers, whose quotients floats do not hold
+    below = input // other  # floats do not hold quotients of integers
     return below + ((below * other != input) & ((input < 0) != (other < 0))).astype(below.dtype)
 
 
@@ -91,7 +91,7 @@ def _div(input, other, *, rounding_mode=None):
 
 @wrap
 def remainder(input: Tensor | float, other: Tensor | float) -> Tensor | float:
-    """With the sign of ``other``, as Python has it."""
+    """Computes the remainder with the sign of ``other``, as Python does."""
     rest = input % other
     if not isinstance(rest, Tensor):
         return rest
@@ -100,7 +100,7 @@ def remainder(input: Tensor | float, other: Tensor | float) -> Tensor | float:
 
 @wrap
 def fmod(input: Tensor, other: Tensor | float) -> Tensor:
-    """With the sign of ``input``, as C has it."""
+    """Computes the remainder with the sign of ``input``, as C does."""
     if not _are_integers(input, other):
         return input % other
     return F.sign(input) * (F.abs(input) % abs(other))

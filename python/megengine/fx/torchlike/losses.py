@@ -11,7 +11,7 @@ from ...functional._loss_parts import reduced, warn_of_broadcast
 from ...tensor import Tensor
 from .._intercept import wrap
 
-_REDUCTIONS = ("none", "mean", "sum")  # by the numbers that exported programs have for them
+_REDUCTIONS = ("none", "mean", "sum")  # exported programs have their indices
 
 
 def _reduction(name: Any) -> Any:
@@ -52,7 +52,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 @wrap
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The absolute error, whose gradient where there is none is 0."""
+    """Computes the absolute error; its gradient is 0 where the error is 0."""
     warn_of_broadcast("l1_loss", input, target)
     return reduced(ops.even_abs(input - target), reduction)
 

@@ -86,7 +86,7 @@ _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: 
 
 
 def _one(value: Any) -> Any:
-    """conv1d takes ints, or a name of the padding."""
+    """Returns an argument of conv1d as one int, or as the name of the padding."""
     return value[0] if isinstance(value, (tuple, list)) else value
 
 
@@ -102,7 +102,7 @@ def _convolution(rank: int):
 
 
 def _parameters(weight, bias, groups, rank):
-    """As our functions take them."""
+    """Returns weight and bias in the shapes that our functions take."""
     weight = weight if groups == 1 else grouped(weight, groups)
     return weight, bias if bias is None else F.reshape(bias, (1, -1) + (1,) * rank)
 

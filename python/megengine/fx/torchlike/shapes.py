@@ -26,7 +26,9 @@ def _sizes(sizes: tuple[Any, ...]) -> Any:
 
 
 def same(input, *ignored, **options):
-    """For what changes neither values nor dtype: memory formats, copies, devices, gradients."""
+    """Returns ``input``, for functions that change neither values nor dtype: memory formats,
+    copies, devices, gradients.
+    """
     return input
 
 
@@ -70,7 +72,7 @@ def _axes(dims: Any) -> Any:
 
 @wrap
 def squeeze(input: Tensor, *dims: Any) -> Tensor:
-    """Without the named axes, or all, as far as their extent is 1."""
+    """Removes the named axes, or all axes, whose extent is 1."""
     shape, named = input._tuple_shape, _sizes(dims) or range(input.ndim)
     named = {normalize_axis(dim, input.ndim, "squeeze") for dim in named}
     return input.reshape(
@@ -105,7 +107,9 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
 
 
 def _check_whole(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> None:
-    """ValueError, unless these say where all of ``input`` lies, one element after the other: tensors have no other layout here."""
+    """Raises ValueError, unless these say where all of ``input`` lies, one element after the other:
+    tensors have no other layout here.
+    """
     wanted = 1
     is_whole = not storage_offset
     for extent, step in zip(reversed(size), reversed(stride), strict=True):
@@ -202,7 +206,7 @@ def split(input: Tensor, split_size: int | list[int] | tuple[int, ...], dim: int
 
 @wrap
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most this number of equal pieces, the last one smaller where they do not fit."""
+    """Splits into at most this number of equal pieces; the last one may be smaller."""
     return split(input, -(-input._tuple_shape[dim] // chunks), dim)
 
 
@@ -235,7 +239,7 @@ def _is_dtype(value: Any) -> bool:
 
 @wrap
 def like(input: Tensor, other: Tensor | DTypeLike) -> Tensor:
-    """In the dtype of a tensor, or in a dtype that the program computed."""
+    """Casts to the dtype of a tensor, or to a dtype that the program computed."""
     return input.astype(getattr(other, "dtype", other))
 
 
@@ -269,7 +273,7 @@ def arange(start, end=None, step=1, *, dtype=None, **options):
 
 @wrap
 def check(condition: object, message: str = "") -> None:
-    """AssertionError with the message unless the condition holds."""
+    """Raises AssertionError with the message unless the condition holds."""
     if not condition:
         raise AssertionError(message or "a condition of the program does not hold")
 
@@ -278,7 +282,7 @@ _IMPURE.add(check)
 
 
 def nothing(*ignored, **options):
-    """For hints to torch's compiler."""
+    """Does nothing, for hints to torch's compiler."""
 
 
 FUNCTIONS = {

@@ -284,12 +284,15 @@ class ReluQAT(QATModule):
 
 
 def _source(fake_quant: Any, observer: Any) -> QParamsModuleMixin | None:
-    """Who knows the parameters: a fake quantizer that learns them, else the observer."""
+    """Returns the object that knows the parameters: a fake quantizer that learns them, else the
+    observer.
+    """
     return fake_quant if isinstance(fake_quant, QParamsModuleMixin) else observer
 
 
 def training_factor(bn: _BatchNorm) -> Tensor:
-    """What the weight is scaled by before it is rounded in training; never 0, for the result is divided by it.
+    """Returns the factor of the weight before it is rounded in training; never 0, for the result is
+    divided by it.
 
     It is the factor of the running statistics, so that training rounds the weight as the folded layer will
     (Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", section 3.2.2).
@@ -303,7 +306,7 @@ def training_factor(bn: _BatchNorm) -> Tensor:
 
 
 def running_statistics(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
-    """(mean, variance) of a normalization that keeps them."""
+    """Returns (mean, variance) of a normalization that keeps them."""
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("bn.running_mean is not None and bn.running_var is not None does not hold")
     return bn.running_mean, bn.running_var

@@ -41,7 +41,7 @@ class QuantizedModule(Module):
     """
 
     _repr_prefix = "Quantized."
-    _nonlinear_mode = "identity"  # or "relu"
+    _nonlinear_mode = "identity"  # subclasses have "relu"
 
     @classmethod
     def from_qat_module(cls, qat_module: Any) -> Self:
@@ -66,7 +66,7 @@ class QuantizedModule(Module):
         raise TypeError(f"{cls.__name__} does not define from_qat_module(cls, qat_module)")
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        """As `Module`. ValueError in training mode."""
+        """Calls the module, as `Module` does. ValueError in training mode."""
         if self.training:
             raise ValueError(
                 f"{type(self).__name__} computes on integers and cannot be trained\n  fix: call eval() of the model"

@@ -1,4 +1,4 @@
-"""What the augmentations share: dtypes, borders and random draws."""
+"""Helpers of the augmentations: dtypes, borders and random draws."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def wide(x: Tensor) -> Tensor:
 
 
 def need_no_double(op: str, x: Tensor) -> None:
-    """TypeError for an operator that would compute with half of the bits of float64."""
+    """Raises TypeError for an operator that would compute with half of the bits of float64."""
     if x.dtype.name == "float64":
         raise TypeError(f'{op}: does not compute float64\n  fix: x.astype("float32") before it')
 

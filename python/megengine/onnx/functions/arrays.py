@@ -18,7 +18,7 @@ from .._proto import held_as
 from ._table import axis_of, counterpart, dtype_of, ints, is_float, number
 from .elementwise import divide
 
-_MOST = 2**31 - 1  # of an int32
+_MOST = 2**31 - 1  # the largest int32
 
 
 @counterpart("Reshape", plain=(1,))
@@ -72,7 +72,7 @@ def unsqueeze(x: Tensor, axes: Tensor | Sequence[int]) -> Tensor:
 
 @counterpart("Flatten")
 def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
-    """Two axes: those before ``axis``, and the rest."""
+    """Reshapes to two axes: all axes before ``axis``, and the others."""
     axis = axis if axis >= 0 else axis + x.ndim
     return F.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
@@ -196,7 +196,7 @@ def _reduction(op: str, reduce: Callable[..., Tensor]) -> None:
         return reduce(x, wanted, keepdims)
 
     reduction.__name__ = reduction.__qualname__ = f"reduce_{op[6:].lower()}"
-    globals()[reduction.__name__] = reduction  # so that graphs that call it can be saved
+    globals()[reduction.__name__] = reduction  # graphs that call it are saved by its name
     counterpart(op, plain=(1,))(reduction)
 
 
@@ -305,7 +305,7 @@ def einsum(*xs: Tensor, equation: str) -> Tensor:
 
 
 def _sum_of_products(equation: str, xs: Sequence[Tensor]) -> Tensor:
-    """Einsum without products of matrices, which there are none of float64."""
+    """Computes Einsum without matrix products, which do not exist for float64."""
     given, arrow, result = equation.partition("->")
     terms = given.split(",")
     if "..." in equation or any(len(set(term)) < len(term) for term in terms):

@@ -41,7 +41,9 @@ def _hidden(allowed: Tensor) -> Tensor:
 
 
 def _windows(ahead: Tensor, causal: bool, left: int, right: int) -> Tensor | None:
-    """Which keys a query sees by its place alone; ahead: how far the query is behind each key, negative for keys that come later."""
+    """Returns a mask of the keys that a query sees by its place alone. ahead: the query's place
+    minus the key's.
+    """
     parts = [ahead >= 0] if causal else []
     parts += [ahead <= left] if left >= 0 else []
     parts += [ahead >= -right] if right >= 0 else []
@@ -64,7 +66,9 @@ def _bias(mask: Tensor | None, keys: int) -> Tensor | None:
 
 
 def _offset(q: Tensor, past: Tensor | None, lengths: Tensor | None) -> Any:
-    """Which place among the keys the first query has, of each image of a batch where that differs."""
+    """Returns the place of the first query among the keys; one for each example of a batch if they
+    differ.
+    """
     if past is not None:
         return past.shape[2]
     return 0 if lengths is None else F.reshape(lengths.astype("int32"), (-1, 1, 1, 1)) - q.shape[2]
@@ -77,7 +81,9 @@ def attention(
     scale: float | None = None, softcap: float = 0.0, softmax_precision: int = 0, left_window_size: int = -1, right_window_size: int = -1,
     results: int = 1,
 ) -> Any:  # fmt: skip
-    """lengths: how many keys of each image of the batch are no padding. Also gives the keys and values with those of the past, and scores."""
+    """lengths: the number of keys of each example that are not padding. Returns also keys and
+    values with those of the past, and scores.
+    """
     if (past_key is None) != (past_value is None):
         raise ValueError("Attention: past_key and past_value go together\n  fix: give both, or neither")
     is_joined = q.ndim == 3
@@ -168,7 +174,9 @@ def linear_attention(
 def causal_conv_with_state(
     x: Tensor, w: Tensor, b: Tensor | None = None, past: Tensor | None = None, *, activation: str = "none", results: int = 1
 ) -> Any:
-    """Each channel with a kernel of its own, over what was before: ``past``, or zeros. Also gives the end, which is the next past."""
+    """Convolves each channel with its own kernel, after ``past`` or zeros. Returns also the end,
+    which is the next past.
+    """
     channels, _, size = w._tuple_shape
     if past is None:
         held = ops.pad(x, before=(0, 0, size - 1), after=(0, 0, 0), mode="constant", value=0.0)

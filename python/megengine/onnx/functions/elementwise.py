@@ -79,7 +79,7 @@ def modulo(x: Any, y: Any, *, fmod: int = 0) -> Tensor:
 
 @counterpart("Pow", takes_numbers=True)
 def power(x: Tensor | float, y: Tensor | float) -> Tensor:
-    """As the base's dtype."""
+    """Computes a power in the dtype of the base."""
     if isinstance(x, Tensor) and not is_float(x) and not (is_float(y) if isinstance(y, Tensor) else y != int(y)):
         return _power_of_integers(x, y)
     result = F.pow(x, y)
@@ -89,7 +89,9 @@ def power(x: Tensor | float, y: Tensor | float) -> Tensor:
 
 
 def _power_of_integers(x: Tensor, y: Tensor | float) -> Tensor:
-    """By squares, in the dtype of ``x``. Only -1, 0 and 1 have powers above the 63rd that fit, which depend on whether y is odd."""
+    """Multiplies squares, in the dtype of ``x``. Above the 63rd power only -1, 0 and 1 fit, and
+    there it matters whether y is odd.
+    """
     y = y if isinstance(y, Tensor) else Tensor(int(y), dtype="int64")
     rest = F.where(y > 63, y % 2 + 62, y)
     result, square = F.ones_like(x), x

@@ -44,7 +44,9 @@ def batch_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5, momentum: float = 0.9,
     training_mode: int = 0, spatial: int = 1, results: int = 1,
 ) -> Any:  # fmt: skip
-    """In training with the statistics of the batch; then also the running ones, with the biased variance."""
+    """Normalizes; in training by the statistics of the batch, and then returns the running ones
+    too, with the biased variance.
+    """
     if not training_mode and x.dtype.name == "float64":
         return (x - _across(mean, x.ndim)) / F.sqrt(_across(var, x.ndim) + epsilon) * _across(scale, x.ndim) + _across(bias, x.ndim)
     if not training_mode:
@@ -58,7 +60,7 @@ def batch_normalization(
 
 
 def _normalized(x: Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x with mean 0 and variance 1 over the axes, the mean, and one over the deviation."""
+    """Returns x with mean 0 and variance 1 over the axes, the mean, and one over the deviation."""
     real = wide(x)
     mean = ops.reduce_mean(real, axes=axes, keepdims=1)
     centred = real - mean

@@ -54,7 +54,9 @@ def scan(
 def counted_loop(
     body: Body, trips: Tensor | int, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), condition: Tensor | bool = True
 ) -> tuple[Tensor, ...]:
-    """A Loop of so many trips, or none; its condition does not change. The numbers are read if they are Tensors."""
+    """Runs a Loop with a number of trips, or none; its condition does not change. Numbers that are
+    Tensors are read.
+    """
     length = max(int(number(trips)), 0) if number(condition) else 0
 
     def step(state: list[Tensor], _: None) -> Parts:
@@ -111,7 +113,7 @@ def _trips_in_python(
 def loop(
     body: Body, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), trips: Tensor | int | None = None, condition: Tensor | bool = True
 ) -> tuple[Tensor, ...]:
-    """A Loop that ends as soon as its condition is false, after so many trips at the latest."""
+    """Runs a Loop until its condition is false, or for the largest number of trips."""
 
     def goes_on(state: list[Tensor]) -> Tensor:
         return state[1] if trips is None else F.logical_and(state[1], state[0] < trips).reshape(())

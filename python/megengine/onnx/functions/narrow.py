@@ -1,4 +1,6 @@
-"""Numbers of 8, 4 and 2 bits that there are no tensors of. Wider dtypes hold their values; conversions round to them."""
+"""Numbers of 8, 4 and 2 bits, for which there are no tensors. Wider dtypes hold their values;
+conversions round to them.
+"""
 
 from __future__ import annotations
 

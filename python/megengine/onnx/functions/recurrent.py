@@ -35,7 +35,8 @@ _USUAL = {"RNN": ["tanh"], "GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh
 _ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
 
 Step = Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
-Whole = tuple[str, tuple[Any, Any, Any, Any]]  # for `recurrent_layer`: mode, weights and biases
+# arguments of `recurrent_layer`: mode, weights and biases
+Whole = tuple[str, tuple[Any, Any, Any, Any]]
 
 
 def _activations(names: Any, alphas: Any, betas: Any, clip: float | None) -> list[Callable[[Tensor], Tensor]]:
@@ -58,7 +59,7 @@ def _limited(function: Callable[..., Any], alpha: float, beta: float, clip: floa
 
 
 def _directed(direction: str) -> list[bool]:
-    """Is each run a backward one?"""
+    """Returns for each direction whether it runs backwards."""
     return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
 
 

@@ -14,7 +14,7 @@ from ...functional._sample import cubic_far, cubic_near
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, ints, need_no_double
 
-_MOST_WEIGHTS = 2**28  # of an axis, 4 bytes each
+_MOST_WEIGHTS = 2**28  # the most weights of an axis, 4 bytes each
 
 
 def _plain_floats(values: Any) -> list[float]:
@@ -22,7 +22,7 @@ def _plain_floats(values: Any) -> list[float]:
 
 
 def _source(count: int, extent: int, scale: float, how: str, roi: tuple[float, float]) -> np.ndarray:
-    """Where in the input each of ``count`` results lies."""
+    """Returns the place in the input of each of ``count`` results."""
     x, length = np.arange(count, dtype=np.float64), scale * extent
     if how == "align_corners":
         return x * (extent - 1) / (length - 1) if length != 1 else np.zeros(count)
@@ -139,7 +139,9 @@ def upsample(x: Tensor, scales: Tensor | Sequence[float], *, mode: str = "neares
 
 @counterpart("AffineGrid", plain=(1,))
 def affine_grid(theta: Tensor, size: Tensor | Sequence[int], *, align_corners: int = 0) -> Tensor:
-    """theta: [n, axes, axes + 1]. Where in [-1, 1] each place of an image of ``size`` [n, c, spatial...] is taken from."""
+    """Returns the place in [-1, 1] from which each place of an image of ``size`` [n, c, spatial...]
+    is taken. theta: [n, axes, axes + 1].
+    """
     n, _, *extents = ints(size)
     lines = [
         np.linspace(-1, 1, extent) if align_corners else (2 * np.arange(extent) + 1) / extent - 1 for extent in extents

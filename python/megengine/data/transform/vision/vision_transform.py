@@ -110,7 +110,7 @@ class VisionTransform(Transform):
         return function
 
     def _image_size(self, parts: Sequence[Any]) -> tuple[int, int]:
-        """(height, width) of the image of a sample."""
+        """Returns (height, width) of the image of a sample."""
         for name in ("image", "mask"):
             if name in self.order:
                 shape = np.shape(parts[list(self.order).index(name)])
