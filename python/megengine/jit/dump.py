@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple, ParamSpec
 
 from .. import _core
 from .._files.disk import written_whole
@@ -21,7 +21,10 @@ from ..core.scopes import lookups, note_name, recording
 from ..tensor import Tensor
 from . import metadata
 from .cases import make_cases
+from .parts import Part
 from .places import tensor_places
+
+_P = ParamSpec("_P")
 
 
 class DumpInfo(NamedTuple):
@@ -214,16 +217,8 @@ def write_strip_info(path: str, model: _core.Model, content_hash: int, append: b
     write_model(path, json.dumps(rows, indent=1).encode())
 
 
-class Dumping:
+class Dumping(Part[_P]):
     """The base of ``trace`` that notes names and results while recording, and writes the graph."""
-
-    if TYPE_CHECKING:  # attributes of `trace` that this mixin uses
-        __wrapped__: Any
-        _body: Callable[..., Any]
-        _capture_as_const: bool
-        _function: _core.TraceFunction
-        _opt_level: int
-        _exact: bool
 
     _results: Results | None = None  # the results of the last recording
     _other_result: int | None = None  # a result that was another value in a later call than in the last recording

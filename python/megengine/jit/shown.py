@@ -6,21 +6,20 @@ In: the versions and options of a `trace`. Out: a report of `report`, or text. `
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .. import _core
 from .._files.disk import written_whole
 from ..device import get_max_allocated_memory
 from ..reports.page import escaped
 from .card_plan import CardPlan, CardView, architecture_of, merge_card_plans
+from .parts import Part
 from .report import (
     GeneratedKernel,
     Kernels,
     MemoryPlan,
-    OutsideProgram,
     PlannedBuffer,
     measured_run,
     merge_plans,
@@ -32,32 +31,8 @@ _P = ParamSpec("_P")
 _Plan = TypeVar("_Plan", bound=MemoryPlan)
 
 
-class Shown(Generic[_P]):
+class Shown(Part[_P]):
     """The base of ``trace`` that reports what was made of the function."""
-
-    if TYPE_CHECKING:  # attributes of `trace` that this mixin uses
-        _beside_plan: tuple[OutsideProgram, ...]
-        _uses: dict[str, str]
-        _function: _core.TraceFunction
-        _guard_reason: str | None
-        _is_part: bool
-        _known: dict[int, Any]
-        _opt_level: int
-        _options: _core.TraceOptions
-        _profiling: bool
-        _share: float
-        _symbolic: bool
-        _trials: int | None
-        _without_host: bool
-
-        @property
-        def traced(self) -> bool: ...
-
-        def _compiling(self) -> contextlib.AbstractContextManager[None]: ...
-        def _name_and_line(self) -> str: ...
-        def _name_of_function(self) -> str: ...
-        def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
-        def _settle_share(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
 
     def _facts(self) -> list[tuple[str, str]]:
         """Lists what a page cell and the repr show of the function, as (what, value)."""

@@ -6,21 +6,17 @@ hold, or of the body, which is recorded, or walked where "auto" finds that it mu
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+from typing import Any, ParamSpec
 
 import numpy as np
 
-from .. import _core
 from ..core._tree import flatten
 from ..core._tree import leaves as tree_leaves
 from ..tensor import Tensor
+from .parts import Part
 from .results import reason_in_results, refuse_used_up
-
-if TYPE_CHECKING:
-    from .guards import Guards
 
 _P = ParamSpec("_P")
 _MOST_TRIALS = 7  # recordings, after which "auto" lets the body run for some calls
@@ -28,31 +24,8 @@ _READS = "the body reads values of tensors"
 _MOST_RECORDINGS = 4  # recordings in a row, with without_host=True, before a warning
 
 
-class Skipping(Generic[_P]):
+class Skipping(Part[_P]):
     """The base of ``trace`` whose calls skip the body while its guards hold."""
-
-    if TYPE_CHECKING:  # attributes of `trace` that this mixin uses
-        __wrapped__: Callable[..., Any]
-        _body: Callable[..., Any]
-        _check_interval: int
-        _function: _core.TraceFunction
-        _guard_reason: str | None
-        _guards: Guards | None
-        _known: dict[int, Guards]
-        _needs_no_python: bool
-        _options: _core.TraceOptions
-        _pause: int
-        _recordings: int
-        _skipped: int
-        _trials: int | None
-        _walks: int
-        _was_recorded: bool
-
-        def _compiling(self) -> contextlib.AbstractContextManager[None]: ...
-        def _name_of_function(self) -> str: ...
-        def _named_body(self, *args: Any, **kwargs: Any) -> Any: ...
-        def flatten_inputs(self, *args: _P.args, **kwargs: _P.kwargs) -> list[Tensor]: ...
-        def trace_normal(self, *args: _P.args, **kwargs: _P.kwargs) -> Any: ...
 
     def trace_without_host(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         """Runs one call without the Python body, once it was recorded and while its guards hold.

@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     class _Traced:
         """The traced function that the decorator returns."""
 
-    class _Method(Shown[...], ManualSteps, Dumping, Generic[_P, _R]):
+    class _Method(Shown[...], ManualSteps[...], Dumping[...], Generic[_P, _R]):
         """A traced function that is the method of an object: it has what the function has, and is called without the object."""
 
         __func__: trace[..., _R]
@@ -112,7 +112,7 @@ if TYPE_CHECKING:
         def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
 
 
-class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
+class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _R]):
     """Compiles a function to a static graph; ``@trace`` and ``@trace(...)`` both work.
 
     The first call records the operations of the function. Later calls run its Python body again,

@@ -48,7 +48,7 @@ def _may_read_grads(function: types.FunctionType) -> bool:
     return any("grad" in word for word in words_in(function.__code__))
 
 
-def _added_to(function: ManualSteps, names: frozenset[str]) -> tuple[Any, ...]:
+def _added_to(function: ManualSteps[...], names: frozenset[str]) -> tuple[Any, ...]:
     """Returns the attributes that a program has set on a traced function, except those of these
     names.
     """

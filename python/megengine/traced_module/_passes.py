@@ -360,5 +360,6 @@ def _values(module: TracedModule, inputs: tuple[Any, ...]) -> dict[str, tuple[Te
         expr.run(env)
         found.update({node.name: (Tensor(env[node]), expr) for node in expr.outputs if isinstance(env[node], Tensor)})
 
-    graph._run([flat, *leaves], run_and_note)
+    with graph.run_by(run_and_note):
+        graph._run([flat, *leaves])
     return found

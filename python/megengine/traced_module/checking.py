@@ -66,7 +66,8 @@ def _compare(traced: TracedModule, tracer: Tracer, expected: Any, args: tuple[An
             _same(env[node], value, expr)
 
     graph, leaves = traced._graph_for(args, kwargs)
-    result = graph._run([traced, *leaves], run_and_compare)
+    with graph.run_by(run_and_compare):
+        result = graph._run([traced, *leaves])
     trees = (unpack(graph._result), result, expected)
     for node, actual, wanted in zip(*(tree_flatten(tree)[0] for tree in trees), strict=True):
         _same(actual, wanted, node.expr)

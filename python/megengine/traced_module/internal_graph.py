@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import DTypeLike
@@ -60,7 +60,7 @@ class InternalGraph(Pictured):
         self.fx_graph.view = self
         self._top: InternalGraph | None = None
         self._next_ids = [0, 0]  # the next ids of exprs and of nodes, counted on the top graph
-        self._run_expr: RunExpr | None = None  # while somebody looks into runs
+        self._run_expr: RunExpr | None = None  # inside `run_by`
 
     def __iter__(self) -> Iterator[Any]:
         return (expr for expr in self.fx_graph if not isinstance(expr, Output))
@@ -310,10 +310,22 @@ class InternalGraph(Pictured):
         """Values of ``outputs`` for values of ``inputs[1:]``."""
         return self.interpret(self._module, *inputs)
 
-    def _run(self, inputs: Sequence[Any], run_expr: RunExpr | None = None) -> Any:
-        """Runs the graph and returns its result. run_expr: runs one expr on the values so far, and
-        adds its results.
+    @contextmanager
+    def run_by(self, run_expr: RunExpr) -> Iterator[None]:
+        """Inside a with-block ``run_expr`` runs the exprs of this graph and of those that it calls:
+        it computes from the values so far, and adds the results.
         """
+        before = {graph: graph._run_expr for graph in self.each_graph()}
+        try:
+            for graph in before:
+                graph._run_expr = run_expr
+            yield
+        finally:
+            for graph, former in before.items():
+                graph._run_expr = former
+
+    def _run(self, inputs: Sequence[Any]) -> Any:
+        """Runs the graph and returns its result."""
         nodes = self.inputs
         if len(inputs) != len(nodes):
             raise ValueError(f"{self.name} takes {len(nodes)} inputs, {nodes}, got {len(inputs)}")
@@ -322,7 +334,7 @@ class InternalGraph(Pictured):
             if isinstance(expr, Output):
                 return unpack(expr.args[0], env.__getitem__)
             try:
-                (run_expr or self._run_expr or type(expr).run)(expr, env)
+                (self._run_expr or type(expr).run)(expr, env)
             except Exception as error:
                 error.add_note(f"while running {expr.describe()}")
                 raise

@@ -47,18 +47,25 @@ class _Watch:
         self.points: tuple[Node, ...] = ()
         self.ends: tuple[Node, ...] = ()
         self.values: dict[Node, Any] = {}
-        self.ended: dict[Node, Any] = {}
-        self.active = False  # while the module that was asked to watch runs
+        self._ended: dict[Node, Any] = {}
 
-    def run(self, expr: Expr, env: dict[Node, Any]) -> None:
-        """Runs an expr of a graph, and keeps the values of its nodes."""
+    def result(self, graph: InternalGraph, inputs: list[Any]) -> Any:
+        """Runs a graph to its end, or to the end points, whose values it then returns."""
+        self._ended.clear()
+        try:
+            with graph.run_by(self._run):
+                return graph._run(inputs)
+        except _EndReached:
+            return [self._ended[node] for node in self.ends]
+
+    def _run(self, expr: Expr, env: dict[Node, Any]) -> None:
         expr.run(env)
-        for node in expr.outputs if self.active else ():
+        for node in expr.outputs:
             if node in self.points:
                 self.values[node] = env[node]
             if node in self.ends:
-                self.ended[node] = env[node]
-                if len(self.ended) == len(set(self.ends)):
+                self._ended[node] = env[node]
+                if len(self._ended) == len(set(self.ends)):
                     raise _EndReached
 
 
@@ -138,9 +145,8 @@ class TracedModule(Module):
             If the program does not take these arguments.
         """
         graph, leaves = self._graph_for(args, kwargs)
-        if self._watch is not None:
-            return self._run_watched(self._watch, graph, leaves)
-        return graph._run([self, *leaves])
+        inputs = [self, *leaves]
+        return graph._run(inputs) if self._watch is None else self._watch.result(graph, inputs)
 
     def _graph_for(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -154,16 +160,6 @@ class TracedModule(Module):
                 "  fix: call it as it was traced, or trace it with such arguments"
             )
         return graph, leaves
-
-    def _run_watched(self, watch: _Watch, graph: InternalGraph, leaves: list[Any]) -> Any:
-        watch.ended.clear()
-        watch.active = True
-        try:
-            return graph._run([self, *leaves])
-        except _EndReached:
-            return [watch.ended[node] for node in watch.ends]
-        finally:
-            watch.active = False
 
     def _canonical(
         self, args: Sequence[Any], kwargs: dict[str, Any]
@@ -322,8 +318,6 @@ class TracedModule(Module):
         if points is not None:
             watch.values.clear()
         self._watch = watch if watch.points or watch.ends else None
-        for graph in self._inner_graphs():
-            graph._run_expr = self._watch.run if self._watch is not None else None
 
     def _inner_graphs(self) -> list[InternalGraph]:
         return [inner for g in self.argdef_graph_map.values() for inner in g.each_graph()]

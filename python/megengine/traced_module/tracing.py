@@ -164,7 +164,7 @@ class Tracer(Recorder):
         self._built: dict[int, Module] = {}
         self._kept: list[Module] = []
         self._scopes: list[_Scope] = []
-        # Values of each expr as tracing found them, for the check of exprs one by one.
+        # Values of the exprs of the outermost graph, for the check of exprs one by one.
         self.values: dict[Expr, list[np.ndarray]] | None = {} if keep_values else None
 
     # -- the tree --------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class Tracer(Recorder):
         tensors = [leaf for leaf in leaves(pack(result)) if isinstance(leaf, Tensor)]
         for tensor, node in zip(tensors, expr.outputs, strict=True):
             scope.know(tensor, node)
-        if self.values is not None:
+        if self.values is not None and len(self._scopes) == 1:
             with suspended():
                 self.values[expr] = [tensor.numpy() for tensor in tensors]
 
