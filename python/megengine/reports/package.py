@@ -2,7 +2,6 @@
 compiler; or a function of it as C, for programs that link nothing of ours."""
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 from megengine import _core
 from megengine._files.disk import written_whole
 from megengine.core._sizes import to_bytes
+from megengine.jit.card_plan import architecture_of
 from megengine.utils.comp_graph_tools import load_file
 
 _ARM = ("neon", "dotprod", "i8mm", "bf16", "sve2")
@@ -28,13 +28,10 @@ def extend(file: str, opt_level: int, memory_limit: int) -> None:
         outputs = list(range(len(model.function(name).outputs)))
         model.add_package_of(model.program(name, outputs, -1))
     packed = len(model.to_bytes()) - before
-    kernels = _core.cache_entries(os.environ["MEGJIT_CACHE_DIR"])
-    model.add_kernels(kernels)
-    with written_whole(file) as stream:
-        stream.write(model.to_bytes())
+    kernels = _add_kernels(model, file)
     states = len(model.states())
     changing = f", without the {states} states of its functions, which runs may change" if states else ""
-    print(f"{_core.isa()}: {len(kernels)} kernels, {packed / 1e6:.1f} MB of packed weights{changing}", flush=True)
+    print(f"{_core.isa()}: {kernels} kernels, {packed / 1e6:.1f} MB of packed weights{changing}", flush=True)
 
 
 def extend_for_gpu(file: str, arch: int) -> None:
@@ -46,11 +43,16 @@ def extend_for_gpu(file: str, arch: int) -> None:
     except (ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)
+    print(f"sm_{arch}: {_add_kernels(model, file)} kernels", flush=True)
+
+
+def _add_kernels(model: _core.ModelFile, file: str) -> int:
+    """Puts the kernels of the cache into the model and writes it; returns their number."""
     kernels = _core.cache_entries(os.environ["MEGJIT_CACHE_DIR"])
     model.add_kernels(kernels)
     with written_whole(file) as stream:
         stream.write(model.to_bytes())
-    print(f"sm_{arch}: {len(kernels)} kernels", flush=True)
+    return len(kernels)
 
 
 def write_static(file: str, folder: str, function: str, name: str, keeps_states: bool) -> None:
@@ -97,12 +99,6 @@ def run_static(file: str, folder: str, levels: list[str], function: str, name: s
     return _run_at(levels[0], f"write_static({file!r}, {folder!r}, {function!r}, {name!r}, {keeps_states})")
 
 
-def _arch_of(gpu: str) -> int:
-    if not re.fullmatch(r"sm_\d{2,3}", gpu):
-        raise ValueError(f"package: there is no GPU {gpu!r}\n  fix: name architectures, such as sm_80,sm_90")
-    return int(gpu[3:])
-
-
 def run(file: str, output: str, levels: list[str], gpus: list[str], opt_level: int, memory_limit: str | None) -> int:
     """Compiles the functions of ``file`` in a process for each instruction set, and writes them with kernels and packed weights.
 
@@ -111,7 +107,7 @@ def run(file: str, output: str, levels: list[str], gpus: list[str], opt_level: i
     """
     limit = to_bytes(memory_limit, "--memory-limit") if memory_limit else 0
     _refuse_unknown(levels)
-    archs = [_arch_of(gpu) for gpu in gpus]
+    archs = [architecture_of(gpu) for gpu in gpus]
     here = LEVELS.index(_core.machine_isa())
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "packed.dump"
