@@ -74,7 +74,7 @@ CompNode = Device
 
 
 def _check_threads(name: str) -> None:
-    """A number behind "multithread" asks for as many threads: a warning unless there are."""
+    """Warns if there are fewer threads than the number behind "multithread"."""
     asked = re.match(r"multithread(\d+)", name)
     if asked and int(asked[1]) != _core.thread_count():
         no_effect("device", "all devices of the host compute on get_num_threads() threads; see set_num_threads", **{asked[0]: True})
@@ -89,7 +89,7 @@ _devices: dict[tuple[str, str], Device] = {}  # key: the place and the default p
 
 
 def device_of(place: str) -> Device:
-    """The Device of a place, by the default's name where that means it."""
+    """Returns the Device of a place, under the default's name if that means the same."""
     device = _devices.get((place, _default))
     if device is None:
         logical = _default if _core.find_device(_default) == place else place

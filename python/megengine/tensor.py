@@ -122,7 +122,7 @@ class Tensor(ArrayMethodMixin):
 
     @classmethod
     def _plain(cls, data: Any, dtype: Any = None, device: str | None = None) -> "Tensor":
-        """A Tensor, whatever the subclass."""
+        """Returns a plain Tensor of the same value."""
         return Tensor(data, dtype=dtype, device=device)
 
     @property
@@ -411,8 +411,8 @@ class Parameter(Tensor):
 
 
 class _Shape(Tensor):
-    """The extents where they are a Tensor. Arithmetic with tensors and numbers is a tensor's; with
-    a tuple or a list it is a tuple's.
+    """A shape that is a Tensor. Arithmetic with tensors and numbers is that of a tensor; with a
+    tuple or a list, that of a tuple.
     """
 
     @classmethod

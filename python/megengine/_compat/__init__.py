@@ -1,4 +1,5 @@
-"""What older programs, and those that reach into the original, import: nothing of the engine knows this folder.
+"""Modules that older programs import, and programs that reach into the original; nothing of the
+engine knows this folder.
 
 `TABLE` says what each of their paths is now: a module, or a name in one. `megengine.core._older_names` asks for them, by a finder and
 behind the names that modules have; a folder of theirs that has no module here is made of the table's rows.
@@ -19,7 +20,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def _each(old: str, new: str, names: str) -> dict[str, str]:
-    """Rows for names that keep their names."""
+    """Returns rows of the table for names that are the same here."""
     return {f"{old}.{name}": f"{new}:{name}" for name in names.split()}
 
 

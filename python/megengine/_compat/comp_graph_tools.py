@@ -50,7 +50,7 @@ def load_file(file: str | os.PathLike[str] | IO[bytes]) -> _core.ModelFile:
 
 
 def _model_in(stream: IO[bytes], name: str) -> tuple[_core.ModelFile, int]:
-    """The model that begins where the stream stands, and how many bytes it takes."""
+    """Returns the model that begins at the stream's position, and the number of its bytes."""
     with while_waiting(f"loading {name}"):
         return _core.load_model(stream.read(), name.encode("utf-8", "backslashreplace").decode())
 
@@ -292,7 +292,7 @@ class GraphInference:
 
 
 def _operators(vars: VarNode | Sequence[VarNode]) -> list[OpNode]:
-    """All that variables are made of, as it can run."""
+    """Returns the operators that compute variables, in an order in which they can run."""
     vars = as_list(vars)
     return vars[0]._network._oprs_of(vars)
 

@@ -50,7 +50,7 @@ class Graph:
 
     @staticmethod
     def of(place: VarNode | Network | GraphEditor | Graph) -> Graph:
-        """The graph of a variable, of a network, or of what both have as their ``graph``."""
+        """Returns the graph of a variable, of a network, or of the ``graph`` of either."""
         if isinstance(place, Graph):
             return place
         editor = place if isinstance(place, GraphEditor) else place.graph
@@ -221,7 +221,8 @@ def load_graph(fpath: str | os.PathLike[str] | IO[bytes]) -> CompGraphLoadResult
 def dump_graph(
     output_vars: Mapping[str, VarNode] | Sequence[VarNode], *, metadata: Any = None, **options: Any
 ) -> tuple[bytes, CompGraphDumpResult]:
-    """The bytes of a file with what the variables are made of, and the summary of `Network.dump`, whose options these are.
+    """Returns the bytes of a file that computes the variables, and the summary of `Network.dump`,
+    whose options it takes.
 
     A mapping names the outputs. metadata: goes into the file as user_info.
     """

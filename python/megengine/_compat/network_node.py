@@ -121,7 +121,9 @@ class VarNode(NetworkNode, Tensor):
         return self._tuple_shape
 
     def shapeof(self, axis: int | None = None) -> VarNode:
-        """The extent of an axis as a variable of shape (1,), or all extents; constants, for our shapes are known."""
+        """The extent of an axis as a variable of shape (1,), or all extents. They are constants, as
+        our shapes are known.
+        """
         extents = self._tuple_shape if axis is None else (self._tuple_shape[axis],)
         return self._network.make_const(np.array(extents, np.int32))
 
@@ -233,7 +235,7 @@ class OpNode(NetworkNode):
 
     @property
     def id(self) -> int:
-        """Its number, which stays but for `compile`."""
+        """Its number, which only `compile` changes."""
         return self._number
 
     @property
@@ -321,7 +323,7 @@ class ConstOpBase(_Source):
         return self.outputs[0].numpy()
 
     def set_value(self, data: ArrayLike, device: str | None = None) -> None:
-        """Other data, which may have another shape if the readers can take it."""
+        """Sets other data, which may have another shape if the readers can take it."""
         value = data if isinstance(data, Tensor) else Tensor(data, device=device)
         self._network._edit("set_constant", self._number, value)
 

@@ -159,11 +159,13 @@ class Admission:
         return _by_definition().get(f"{module}.{name}") or self.find(f"{module}.{name}")
 
     def check_at_end(self, check: Callable[[], object]) -> None:
-        """Call ``check`` when all of the file is read: a graph is checked with the modules that it reads from."""
+        """Calls ``check`` when the whole file is read, because a graph is checked with the modules
+        that it reads from.
+        """
         self._checks.append(check)
 
     def check_graphs(self) -> None:
-        """Run the checks that `check_at_end` was given."""
+        """Runs the checks that `check_at_end` has taken."""
         for check in self._checks:
             check()
 

@@ -169,7 +169,7 @@ def _nibbles(packed: np.ndarray) -> np.ndarray:
 
 
 def _fifth_bits(records: np.ndarray) -> np.ndarray:
-    """16 where an element's bit of qh is set."""
+    """Returns 16 for each element whose bit in qh is set, else 0."""
     return np.unpackbits(records["qh"], axis=-1, bitorder="little") << 4
 
 

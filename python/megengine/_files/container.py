@@ -110,7 +110,7 @@ def write(
 
 
 def _values_in(text: str) -> int:
-    """No fewer values than reading ``text`` as JSON makes: one for each separator."""
+    """Returns a bound of the values that reading ``text`` as JSON makes: one for each separator."""
     return sum(map(text.count, ",:[{"))
 
 

@@ -33,7 +33,7 @@ def one_process_at_a_time(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Writing and closing fail without a name, as on a full disk; the error that leaves the block has that of the file."""
+    """Gives errors of writing and closing, such as that of a full disk, the name of the file."""
     try:
         yield
     except OSError as error:
@@ -46,7 +46,9 @@ def naming(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A path to write to, which takes the place of ``path``, with its mode, when the block ends without an error; else it is removed."""
+    """Gives a path to write to. It replaces ``path``, with its mode, if the block ends without an
+    error; else it is removed.
+    """
     target = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(target)):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to write into", os.path.dirname(target))
@@ -64,7 +66,9 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def written_whole(f: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
-    """A file to write to. A path gets its new content at once, by `replaced`; a device or a pipe is written as it is."""
+    """Gives a file to write to. A path gets its new content at once, by `replaced`; a device or a
+    pipe is written directly.
+    """
     if not isinstance(f, (str, os.PathLike)):
         yield f
         return

@@ -111,7 +111,7 @@ class GGUF(Stored):
 
 
 def _place(name: str, header: _Header, alignment: int) -> Place:
-    """The entry of a tensor, which the header comes to next."""
+    """Reads the next entry of the header, that of a tensor."""
     axes = header.number("I")
     if axes > _DIMENSIONS:
         raise Damaged(f"{name!r} has {axes} axes; {_DIMENSIONS} are the limit")
@@ -169,7 +169,7 @@ class _Header:
         return form.unpack(self._take(form.size, "a number"))[0]
 
     def text(self) -> str:
-        """A text, behind its length."""
+        """Reads a text and its length before it."""
         content = self._take(self.number("Q"), "a text")
         try:
             return content.decode()

@@ -44,7 +44,7 @@ _PATH_STEPS = 64
 
 @contextmanager
 def _one_graph(values: ValueWriter | ValueReader) -> Iterator[None]:
-    """Inside, the nodes of one graph are written or read: they count from 0."""
+    """Begins a graph: inside the block its nodes are numbered from 0."""
     outer, values.nodes = values.nodes, type(values.nodes)()
     try:
         yield

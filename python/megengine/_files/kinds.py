@@ -1,4 +1,6 @@
-"""Kinds of files, by how they begin: what a file is that a reader was not made for, and what reads it."""
+"""Kinds of files by their first bytes, to tell what an unsuitable file is and which function reads
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A tree of modules as a file: one flat list, in which modules, like tensors, stand once and refer by place.
+"""A tree of modules as a file: one flat list that holds each module and tensor once; they refer to
+each other by place.
 
 Tensors are named as in the state dict. What a class of modules keeps besides plain attributes, such as a graph,
 its `Form` writes and reads.
@@ -209,9 +210,8 @@ def read(container: Container, kind: type[Module], trusted: Trusted) -> Any:
 
 @contextlib.contextmanager
 def explained(name: str, begin: bytes = b"") -> Iterator[None]:
-    """Errors of reading a file become a ModelFileError that names it.
-
-    ``begin`` are the file's first bytes, by which the error says what it is instead of a model.
+    """Turns errors of reading a file into a ModelFileError that names it. ``begin``: the file's
+    first bytes, which tell what it is instead of a model.
     """
     try:
         yield

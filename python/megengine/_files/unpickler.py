@@ -88,7 +88,7 @@ DAMAGE = (
 
 @contextmanager
 def explained(name: str, damage: tuple[type[Exception], ...] = DAMAGE) -> Iterator[None]:
-    """Errors of reading a pickle become a RuntimeError that names it."""
+    """Turns errors of reading a pickle into a RuntimeError that names it."""
     try:
         yield
     except (RefusedClassError, ModelFileError) as error:
@@ -119,7 +119,9 @@ def _noting_depth(load: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 class _Unpickler(_Base):  # type: ignore[misc]  # as said above
-    """The standard library's unpickler in Python: the one in C cannot be told what BUILD and REDUCE may do."""
+    """The standard library's unpickler written in Python: the one in C does not let us restrict
+    BUILD and REDUCE.
+    """
 
     dispatch: dict[int, Callable[[Any], None]] = dict(_Base.dispatch)
 
@@ -166,14 +168,16 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
         raise pickle.UnpicklingError("persistent ids are not used by save()")
 
     def _check_call(self, called: Any, args: Any) -> None:
-        """Models are built without calling their constructors, which could allocate any amount."""
+        """Refuses calls of constructors of models, which could allocate any amount of memory."""
         if id(called) not in self._callable and not _is_member_by_name(called, args):
             raise pickle.UnpicklingError(f"a call of {getattr(called, '__qualname__', type(called).__name__)}")
         if any(isinstance(arg, range) for arg in args):  # list(range(10**12)) must not fill the memory
             raise pickle.UnpicklingError("a range is to be expanded")
 
     def load_build(self) -> None:
-        """State is set on objects that the file made; elsewhere it would change the running program."""
+        """Sets the state of an object that the file made; for any other object this would change
+        the running program.
+        """
         target = self.stack[-2]
         if isinstance(target, (type, enum.Enum, functools.partial)) or hasattr(target, "__code__") or (
             callable(target) and id(target) in self._callable
@@ -207,7 +211,9 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
         return 1 + max((self._nested[id(part)][0] if id(part) in self._nested else type(part) is tuple for part in parts), default=0)
 
     def _note_depth(self, depth: int) -> None:
-        """The hash of a tuple descends on C's stack, whose end is the process's."""
+        """Notes how deep tuples are nested: hashing one recurses on C's stack, whose overflow ends
+        the process.
+        """
         if depth > _DEEPEST:
             raise pickle.UnpicklingError(f"tuples nest more than {_DEEPEST} deep")
         if depth > 1:
@@ -261,7 +267,8 @@ def _numpy_type(module: str, name: str) -> Any:
 
 @functools.cache
 def _our_modules() -> frozenset[str]:
-    """No other name is imported: that would look for it on the disk."""
+    """Returns the names of our modules; no other name is imported, as that would search the disk.
+    """
     from pathlib import Path  # slow to import
 
     root = Path(__file__).parents[1]
@@ -293,7 +300,9 @@ def _is_of_a_library(module: str, file: str) -> bool:
 
 
 def _class_of_the_program(module: str, name: str) -> type | None:
-    """A class that ``__main__`` or an imported module of the program defines; of libraries there are too many to be harmless."""
+    """Returns a class that ``__main__`` or an imported module of the program defines. Classes of
+    libraries are refused: not all are harmless.
+    """
     holder: Any = sys.modules.get(module)
     if module != "__main__":
         file = getattr(holder, "__file__", None)
@@ -321,7 +330,8 @@ def _is_called_by_pickles(found: type) -> bool:
 
 
 def _check_new(kind: Any, args: Any) -> None:
-    """Nothing is made of a size that the file merely names: np.void(10**12), np.ndarray((10**12,))."""
+    """Refuses objects of a size that the file merely names: np.void(10**12), np.ndarray((10**12,)).
+    """
     if isinstance(kind, type) and issubclass(kind, (np.ndarray, np.generic, np.dtype)):
         raise pickle.UnpicklingError(f"a {kind.__name__} made by __new__")
     if any(isinstance(arg, range) for arg in args) or isinstance(kind, type) and issubclass(kind, bytes) and any(type(arg) is int for arg in args):
@@ -329,7 +339,9 @@ def _check_new(kind: Any, args: Any) -> None:
 
 
 def _check_array(state: Any) -> None:
-    """NumPy takes as many objects from the list as the shape says, also behind its end."""
+    """Checks the length of a list of objects: NumPy takes as many as the shape says, even behind
+    its end.
+    """
     shape, dtype, _, content = state[-4:] if isinstance(state, tuple) and len(state) in (4, 5) else (None,) * 4
     sound = isinstance(shape, tuple) and all(type(edge) is int and edge >= 0 for edge in shape) and isinstance(dtype, np.dtype)
     if not sound or dtype.hasobject and not (type(content) is list and len(content) == math.prod(shape)):
@@ -403,7 +415,7 @@ def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
 
 
 def _short_range(*args: int) -> range:
-    """A range that fits into memory when somebody makes a list of it."""
+    """Returns a range whose list would fit into memory."""
     result = range(*args)
     if len(result) > 1 << 24:
         raise pickle.UnpicklingError(f"a range of {len(result)} numbers")
@@ -442,7 +454,9 @@ def _empty_array(cls: type, shape: Any, kind: Any) -> Any:
 
 
 def _dtype(spec: Any, align: Any = False, copy: Any = False) -> np.dtype:
-    """numpy.dtype of one letter and a size, or of a class of scalars; fields come as its state."""
+    """Returns numpy.dtype of one letter and a size, or of a class of scalars; its fields come as
+    its state.
+    """
     if isinstance(spec, bytes):
         spec = spec.decode()
     known = spec if isinstance(spec, type) and issubclass(spec, (np.generic, ml_dtypes.bfloat16)) else None

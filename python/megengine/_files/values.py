@@ -177,7 +177,7 @@ def _full_name(kind: type) -> str:
 
 
 def expect(data: Any, kind: type | tuple[type, ...]) -> Any:
-    """``data``, of exactly that JSON type. Damaged otherwise."""
+    """Returns ``data`` if it has exactly that JSON type. Damaged otherwise."""
     if type(data) not in (kind if isinstance(kind, tuple) else (kind,)):
         raise Damaged(f"it holds {_short(data)} where something else belongs")
     return data
@@ -216,7 +216,9 @@ def record(data: Any, required: str, optional: str = "") -> dict[str, Any]:
 
 
 def check_keys(keys: list[Any]) -> list[Any]:
-    """``keys``. Damaged for many whose hashes a file could have chosen to be equal, which would take hours."""
+    """Returns ``keys``. Damaged for many keys whose hashes a file could have chosen to be equal,
+    which would take hours.
+    """
     if len(keys) > _KEYS and not all(
         type(key) is str or (type(key) is int and abs(key) < sys.hash_info.modulus) for key in keys
     ):
@@ -248,7 +250,7 @@ _PLAIN_DTYPES = {
 
 
 def write_dtype(dtype: np.dtype) -> Any:
-    """A name; of a quantized dtype, name, scale and zero point."""
+    """Returns the name of a dtype; for a quantized one name, scale and zero point."""
     if is_quantize(dtype):
         return dict(get_quantize_entry(dtype))
     if dtype.name not in _PLAIN_DTYPES:

@@ -18,9 +18,8 @@ _COMPARED = 400_000  # pairs of rows between two that stayed; beyond, these are 
 
 @dataclass(slots=True)
 class Pair:
-    """A row and what became of it, or one of both.
-
-    status: "same", "rewired" (does the same to other values), "changed", "removed", "added".
+    """A row and its counterpart in the other graph; one of them may be None. status: "same",
+    "rewired" (does the same to other values), "changed", "removed", "added".
     """
 
     before: Row | None
@@ -50,7 +49,7 @@ def _does(row: Row) -> tuple[str, ...]:
 
 
 def _wiring(row: Row) -> str:
-    """The call with numbers in the places of the values that it reads."""
+    """Returns the text of a call with numbers in the places of the values that it reads."""
     text = row.call
     for number, source in enumerate(row.inputs):
         text = re.sub(rf"(?<!\w){re.escape(source.name)}(?!\w)", f"\0{number}", text)

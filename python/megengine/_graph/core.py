@@ -86,7 +86,7 @@ class Call:
         return Row("function", self.name, source=self.source)
 
     def noted_types(self) -> str:
-        """Types of the results as far as the call knows them without a run."""
+        """Returns the types of the results, if the call knows them without a run."""
         return ""
 
     _fields = ""  # the names in what `_written` gives
@@ -384,7 +384,7 @@ class Graph(Pictured):
         self._unlink(call)
 
     def _unlink(self, call: Call) -> None:
-        """The call keeps its links, so that an iteration that stands on it goes on."""
+        """Takes a call out; it keeps its links, so that an iteration that stands on it goes on."""
         self._must_hold(call)
         call._before._after, call._after._before = call._after, call._before
         call._holder = None
@@ -472,7 +472,9 @@ class Graph(Pictured):
                         env.pop(value, None)
 
     def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
-        """Erase, from the end, calls whose values nobody reads unless needed; returns how many."""
+        """Erases, from the end, calls whose values no call reads unless they are needed; returns
+        their number.
+        """
         before = self._length
         for call in reversed(self):
             if not any(value.readers for value in call.outputs) and not is_needed(call):

@@ -29,7 +29,7 @@ def time_text(seconds: float | None) -> str:
 
 
 def _program_line(source: str) -> str:
-    """ "file:line" and what stands there, if the file is at hand."""
+    """ Returns "file:line" and the text of that line, if the file is at hand."""
     file, _, line = source.rpartition(":")
     # A graph from a file may name any other file here: only programs are opened.
     is_program = file.endswith(".py") and line.isdecimal()
@@ -41,7 +41,7 @@ def _short(text: str, length: int) -> str:
 
 
 class _Side:
-    """One graph of a page: its rows are numbered, and facts about them are gathered for the script."""
+    """One graph of a page: numbers its rows, and gathers facts about them for the script."""
 
     def __init__(self, letter: str, rows: Sequence[Row]) -> None:
         self._letter = letter
@@ -73,7 +73,9 @@ class _Side:
     def line(
         self, row: Row | None, depth: int, other: Row | None = None, start: str = 'div class="line"'
     ) -> str:
-        """The cells of a row; those that differ from ``other`` are marked. An empty line for None."""
+        """Returns the cells of a row, with marks where it differs from ``other``; for None an empty
+        line.
+        """
         if row is None:
             return '<div class="line"></div>'
 
@@ -94,7 +96,7 @@ class _Side:
         )
 
     def tell_was(self, row: Row, before: _Side, old: Row) -> None:
-        """Let the facts of ``row`` say what it was before an edit."""
+        """Adds to the facts of ``row`` what it was before an edit."""
         facts = self.facts[self._number[id(row)]]
         facts["was"] = before.facts[before._number[id(old)]]["text"].replace("\n", " \u00b7 ")
 

@@ -25,7 +25,7 @@ def _template(*args: Any, **kwargs: Any) -> Any:
 
 
 class _Function:
-    """A function's own code, and the handlers that its calls go to while there are any, the last one first."""
+    """A function's own code, and its handlers: while there are any, calls go to the last one."""
 
     def __init__(self, fn: types.FunctionType) -> None:
         self.fn = fn
@@ -133,7 +133,7 @@ _MISSING = object()
 
 
 class _Attribute:
-    """An attribute of a class, and what stands in its place, the last one on top."""
+    """An attribute of a class, and the stack of its replacements."""
 
     def __init__(self, cls: type, name: str) -> None:
         self._cls, self._name = cls, name
@@ -162,7 +162,8 @@ _attributes: dict[tuple[type, str], _Attribute] = {}  # those that stand exchang
 class Exchange:
     """``with exchange:`` puts other attributes into classes; may be nested, and end in any order.
 
-    attributes: gives (class, name, value); called when entered, so that a value can go on to the one before it.
+    attributes: gives (class, name, value); called when the block is entered, so that a value can
+    call the one before it.
     """
 
     def __init__(self, attributes: Callable[[], Iterable[tuple[type, str, Any]]]) -> None:
@@ -215,7 +216,7 @@ class Interception:
         return self._tracer.get()
 
     def set_current(self, tracer: Any) -> None:
-        """Make ``tracer`` the one of this thread; None for nobody."""
+        """Makes ``tracer`` the tracer of this thread; None ends tracing."""
         self._tracer.set(tracer)
 
     def add(self, fn: types.FunctionType) -> None:
@@ -223,7 +224,9 @@ class Interception:
         self._redirection.add(fn)
 
     def told(self, original: Callable[..., Any], tell: Callable[..., Any]) -> Callable[..., Any]:
-        """A method: ``original``, or while a tracer is at work ``tell(tracer, self, ...)``."""
+        """Returns a method that calls ``original`` or, while a tracer is at work, ``tell(tracer,
+        self, ...)``.
+        """
 
         @functools.wraps(original)
         def method(self_: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -234,7 +237,8 @@ class Interception:
 
     @contextmanager
     def active(self, tracer: Any) -> Iterator[None]:
-        """``tracer`` is the one of this thread inside; with None, nobody is."""
+        """Makes ``tracer`` the tracer of this thread inside a with-block; None ends tracing there.
+        """
         outside = self._tracer.set(tracer)
         try:
             yield
@@ -243,6 +247,6 @@ class Interception:
 
     @contextmanager
     def tracing(self, tracer: Any) -> Iterator[None]:
-        """Let ``tracer`` know of calls and reads in this thread."""
+        """Tells ``tracer`` about calls and reads in this thread, inside a with-block."""
         with self._redirection, self._exchange, self.active(tracer):
             yield

@@ -28,7 +28,7 @@ KINDS = {
 class Row:
     """One call, or one module with the calls inside of it.
 
-    kind: a key of `COLOURS`. name: of the value that the call makes.
+    kind: a key of `COLOURS`. name: the name of the value that the call makes.
     callee: what is called, by its full name; calls of one callee do the same for the same arguments.
     call: the call as text. about: the class and settings of the module that is called.
     types: dtype and shape of the result, "" where not known. source: "file:line" or "".
@@ -157,7 +157,7 @@ def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: S
 
 
 def called_by(call: Any) -> Any:
-    """`Call.called`; None also where the module that is called is gone: broken graphs are looked at, too."""
+    """Returns `Call.called`; None if the called module is gone, as broken graphs are shown, too."""
     try:
         return call.called
     except (AttributeError, LookupError):
@@ -165,7 +165,9 @@ def called_by(call: Any) -> Any:
 
 
 def _take(row: Row, source: Row | None) -> None:
-    """An input comes from a row of the calling graph, or from outside, where its type alone is known."""
+    """Returns the row of an input: one of the calling graph, or one from outside, of which only the
+    type is known.
+    """
     if source is not None:
         row.types = source.types or row.types
         if source.name:
@@ -209,7 +211,7 @@ def dot(name: str, rows: Iterable[Row], without: str = "") -> str:
 def _boxes(
     rows: Iterable[Row], without: str, keys: dict[Row, str], taken: set[str]
 ) -> Iterator[str]:
-    """Lines for rows and what is in them; ``keys`` learns their names in the text."""
+    """Iterates over lines for rows and their children; adds their names in the text to ``keys``."""
     for row in rows:
         key = row.name
         while key in taken:  # names are unique in one graph, not in those that it calls

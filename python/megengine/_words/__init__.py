@@ -100,7 +100,9 @@ def words_for(holder: str, name: str) -> str | None:
 
 
 def missing_name(what: str, name: str, holder: str, held: object) -> AttributeError:
-    """Python's error for a name that ``what`` has not, with a hint; Python's own guess only where there is none."""
+    """Raises Python's error for a name that ``what`` lacks, with our hint, or else with Python's
+    own guess.
+    """
     text = f"{what} has no attribute {name!r}"
     if words := words_for(holder, name):
         return AttributeError(f"{text}\n  fix: {words}")
@@ -131,7 +133,7 @@ class _Missing:
 
 
 def _names_of_tensors() -> Iterator[str]:
-    """Those of the table, and what writes in place, too."""
+    """Returns the names of the table for tensors, and those of methods that write in place."""
     for name in (
         *table.TENSOR.split(),
         *(name.removeprefix("x.") for name in rows() if "." not in name or name.startswith("x.")),
@@ -140,7 +142,9 @@ def _names_of_tensors() -> Iterator[str]:
 
 
 def explain_names(owner: type) -> None:
-    """Attributes of torch's tensors that ``owner`` lacks say what they are called here. They stay out of ``dir()``."""
+    """Gives ``owner`` attributes for names of torch's tensors that it lacks; reading one raises an
+    error with our word. They stay out of ``dir()``.
+    """
     missing = {name for name in _names_of_tensors() if not hasattr(owner, name)}
     for name in missing:
         setattr(owner, name, _Missing(name))
@@ -220,7 +224,9 @@ def _explain_in_shell(
 
 
 def explain_in_notebooks() -> None:
-    """A line or a cell of IPython that fails tells what a keyword argument of torch is called here; a handler that is there already stays."""
+    """Makes errors of IPython's cells name our word for a keyword argument of torch; an existing
+    handler stays.
+    """
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell and not shell.custom_exceptions:
         shell.set_custom_exc((TypeError,), _explain_in_shell)
@@ -230,8 +236,9 @@ def explain_keywords() -> None:
     """Makes errors that end the program, or a line at Python's prompt, name our word for a keyword
     argument of torch.
 
-    Python raises it before any function of ours runs: only when it is shown can something be added. The interpreter tells of that by an event, whoever shows it:
-    this listens, and leaves ``sys.excepthook`` as it is.
+    Python raises such an error before any function of ours runs, so the words are added when it is
+    shown. The interpreter announces that by an event, to which this listens; ``sys.excepthook``
+    stays as it is.
     """
 
     def listen(event: str, about: tuple[Any, ...]) -> None:

@@ -1,6 +1,7 @@
 """Decisions that a traced step makes for a later part of itself: are the gradients of these tensors finite?
 
-In: what `GradScaler.unscale` has found, as a tensor that nobody may read yet. Out: the optimizer's next step asks for it.
+In: the result of `GradScaler.unscale`, as a tensor that may not be read yet. Out: the answer for
+the optimizer's next step.
 A decision is held by a tensor of its own, which is a state of the step: it is True again once the optimizer has acted by it, or
 when the gradient is another one. So a call that runs no Python leaves it as one that does.
 """
@@ -18,7 +19,9 @@ _T = TypeVar("_T")
 
 
 class ByTensor(Generic[_T]):
-    """Something for each of some tensors, as long as they live. (Tensors compare element by element, and so are no keys.)"""
+    """A mapping from tensors, as long as they live. (Tensors compare element by element, so a dict
+    cannot have them as keys.)
+    """
 
     def __init__(self) -> None:
         self.entries: dict[int, tuple[weakref.ref[Tensor], _T]] = {}
@@ -40,7 +43,9 @@ together = ByTensor[Callable[[Tensor], Tensor]]()
 
 @functools.cache
 def settled(value: bool, device: str) -> Tensor:
-    """The one tensor for what is decided: by its value's id it is known without a read."""
+    """The one tensor that stands for a settled decision; the id of its value tells it without a
+    read.
+    """
     return Tensor(value, device=device)
 
 
@@ -68,7 +73,7 @@ def decision_of(tensor: Tensor) -> Tensor | None:
 
 
 def settle(tensor: Tensor) -> None:
-    """The optimizer has acted by the decision, or the gradient is another one."""
+    """Forgets a decision: the optimizer has followed it, or the gradient is a new one."""
     if (decision := decision_of(tensor)) is not None:
         decision._hold(settled(True, decision._device_name))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class _Number:
     """A float32 that eager code reads and writes as a number, and a traced step as a tensor, a state of its graph.
 
-    The number is known without a read until a program has put another one into the tensor.
+    Until a program writes another number into the tensor, it is known without a read.
     """
 
     __slots__ = ("_id", "_number", "tensor")
@@ -47,7 +47,7 @@ class _Number:
         self._number, self._id = number, self.tensor._value_id()
 
     def near(self, other: Tensor) -> Tensor:
-        """The tensor, where ``other`` lies."""
+        """Returns the tensor on the device of ``other``."""
         if self.tensor._device_name != other._device_name:
             self.tensor = Tensor(np.float32(self._known()), device=other._device_name)
             self._id = self.tensor._value_id()
@@ -110,7 +110,7 @@ class GradScaler:
 
     @property
     def scale_factor(self) -> float:
-        """The scale. A number that is written here counts from the next `backward` on."""
+        """The scale. A number that is written here holds from the next `backward` on."""
         return self._scale.read()
 
     @scale_factor.setter
@@ -204,7 +204,9 @@ class GradScaler:
         return self
 
     def _near(self, tensor: Tensor) -> Tensor:
-        """The scale in a traced step, where ``tensor`` lies; the rest of the state goes with it."""
+        """Returns the scale in a traced step, on the device of ``tensor``, and moves the rest of
+        the state there.
+        """
         scale, good_steps = self._scale.near(tensor), self._good_steps.near(tensor)
         if self._found._device_name != tensor._device_name:
             self._found = Tensor(False, device=tensor._device_name)
@@ -278,7 +280,7 @@ class GradScaler:
 
 
 def _backward(gm: "GradManager", y: Any, dy: Any, scale_near: Callable[[Tensor], Any]) -> None:
-    """``gm.backward(y, dy)`` with dy, ones where it is None, times the scale."""
+    """Runs ``gm.backward(y, dy)`` with dy times the scale; None stands for ones."""
     ys, dys = _as_list(y), _as_list(dy)
     if dy is None:
         dys = [default_gradient(v) for v in ys]

@@ -1,7 +1,8 @@
-"""Tensors with a hidden batch axis, and how functions that know nothing of it compute with them.
+"""Tensors with a hidden batch axis, of which the functions that compute with them know nothing.
 
-A `Batched` tensor says to be one example; its value holds all of them along a first axis. While a level is open, calls of ops with such
-operands go to `batching_rules`; the thread's other calls, and those of other threads, go where they always go.
+A `Batched` tensor looks like one example; its value holds all of them along a first axis. While a
+level is open, calls of ops with such
+operands go to `batching_rules`; other calls, and other threads, are not affected.
 """
 
 import threading
@@ -32,7 +33,7 @@ class Level:
         self.first_id = _placeholder((), "float32", "")._value_id()  # tensors with greater ones were made since
 
     def of(self, value: Tensor) -> "Batched":
-        """The tensor whose examples lie along the first axis of ``value``."""
+        """Makes the tensor whose examples lie along the first axis of ``value``."""
         made = _placeholder(value._tuple_shape[1:], value.dtype.name, value._device_name)
         made.level, made.value = self, value
         return made
@@ -47,7 +48,9 @@ class Level:
 
 
 def _placeholder(shape: tuple[int, ...], dtype: str, device: str) -> "Batched":
-    """A handle of a type, without a value: its graph is gone, so that no computation in C++ takes it for one example."""
+    """Makes a tensor with a type but no value: its graph is gone, so that no computation in C++
+    takes it for one example.
+    """
     graph = _core.GraphEditor()
     return graph.variable(graph.add_input(shape, dtype, "x", device), Batched)
 
@@ -80,7 +83,8 @@ def _bits(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def all_examples(x: Tensor) -> Tensor:
-    """The examples of all open levels along its first axes, which tapes know."""
+    """Returns a tensor that tapes know, with the examples of all open levels along its first axes.
+    """
     for level in reversed(_open.levels):
         x = level.value_of(x)
     return x
@@ -238,7 +242,7 @@ def _depth(x: Any) -> int:
 
 
 class _Patches:
-    """Ops and writes that look for batched operands, while somebody maps."""
+    """Makes ops and writes look for batched operands while a vmap runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,7 +1,8 @@
 """Rules by which ops compute for all examples at once: operands and results have a batch axis in
 front.
 
-A rule knows the op's operands and attributes, no values. An op that has none is refused by its name.
+A rule knows the op's operands and attributes, no values. An op without a rule is refused by its
+name.
 """
 
 from collections.abc import Callable
@@ -83,12 +84,12 @@ def _elementwise(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _whole(call: _Call, attrs: _Attrs) -> _Result:
-    """Leading axes are a batch already."""
+    """Rule for ops whose leading axes are a batch already."""
     return call.run(*(call.all(i) for i in range(len(call.operands))), **attrs)
 
 
 def _along(call: _Call, attrs: _Attrs) -> _Result:
-    """Axes are numbered."""
+    """Rule for ops whose attributes are numbers of axes."""
     rank = call.rank(0)
     if "axes" in attrs:
         attrs = {**attrs, "axes": tuple(axis % rank + 1 for axis in attrs["axes"])}
@@ -130,7 +131,7 @@ def _product(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _product_of_rows(call: _Call, attrs: _Attrs) -> _Result:
-    """The second factor is the same for all examples: one product of all their rows."""
+    """Computes one product of all rows, if the second factor is the same for all examples."""
     x = call.all(0)
     size, rows, width = x._tuple_shape
     y = call.run(ops.reshape(x, shape=(size * rows, width)), call.operands[1], **attrs)
@@ -156,7 +157,9 @@ def _convolved(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _folded(call: _Call, attrs: _Attrs) -> _Result:
-    """The first operand has a batch axis of its own, which takes the examples too; the others are the same for all."""
+    """Rule for ops whose first operand has a batch axis, which takes the examples too; the others
+    are the same for all.
+    """
     for i in range(1, len(call.operands)):
         if call.is_batched(i):
             call.refuse("weights that differ from example to example have no rule")
@@ -194,7 +197,9 @@ def _attention(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _places(call: _Call, first: int) -> tuple[list[Any], int]:
-    """Indices from operand ``first`` on, with the batch axis if one has it, and how many axes an example's places have."""
+    """Returns the indices from operand ``first`` on, with a batch axis if one has it, and the
+    number of axes of an example's places.
+    """
     indices = range(first, len(call.operands))
     rank = max(map(call.rank, indices))
     return [call.aligned(i, rank) for i in indices], rank
@@ -208,7 +213,7 @@ def _start(axes: tuple[int, ...]) -> int:
 
 
 def _examples(call: _Call, rank: int) -> Tensor:
-    """The number of each example, to be indexed with."""
+    """Returns the number of each example, as an index."""
     size = call.level.size
     return as_tensor(np.arange(size, dtype=np.int32).reshape(size, *(1,) * rank))
 
@@ -224,7 +229,9 @@ def _indexed(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _placed(y: Tensor, now: int, start: int, rank: int) -> Tensor:
-    """Examples and places lie at ``now``: examples come in front, places to ``start`` behind them."""
+    """Moves the axes of examples and places from ``now``: examples to the front, places to
+    ``start`` behind them.
+    """
     others = [axis for axis in range(len(y._tuple_shape)) if not now <= axis <= now + rank]
     perm = (now, *others[:start], *range(now + 1, now + 1 + rank), *others[start:])
     return y if perm == tuple(range(len(perm))) else ops.transpose(y, perm=perm)

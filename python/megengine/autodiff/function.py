@@ -1,4 +1,4 @@
-"""Functions with a gradient of the user's own."""
+"""Functions whose gradient a program defines."""
 
 from __future__ import annotations
 

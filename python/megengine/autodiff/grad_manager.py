@@ -67,7 +67,9 @@ class ProcessSum:
 
 
 class Lookup(NamedTuple):
-    """Rows of an attached table of this shape: their numbers, and their values as the tape knows them."""
+    """Rows that were looked up in a table of this shape: their numbers, and their values as the
+    tape knows them.
+    """
 
     spec: AttachSpec
     numbers: Tensor
@@ -407,7 +409,7 @@ class GradManagerGroup:
 
 
 def _group_of(spec: AttachSpec) -> str:
-    """Over which processes backward adds up the gradient; "": none."""
+    """Returns the group of processes over which backward sums the gradient; "": none."""
     first = spec.callbacks[0] if spec.callbacks else None
     return first._group_key(spec.tensor()) if isinstance(first, ProcessSum) else ""
 
@@ -463,7 +465,9 @@ def _refuse_examples(tensors: Iterable[Tensor]) -> None:
 
 
 def _as_list(value: Any, fits: Callable[[Any], bool], rule: str) -> list[Any]:
-    """None: nothing; one that fits: a list of it; several: a list of them. TypeError otherwise, with that rule."""
+    """Returns None as an empty list, one item as a list, several as a list. TypeError, which tells
+    this rule, for other things.
+    """
     if value is None:
         return []
     if fits(value):

@@ -17,7 +17,7 @@ _NO_WORKER = "eager calls have no worker thread"
 
 
 class Option(NamedTuple):
-    """One option: exactly one of reader, holds and ignored says what becomes of its value."""
+    """One option: exactly one of reader, holds and ignored tells how its value is used."""
 
     default: Any
     variable: str = ""  # the environment variable that sets the first value
@@ -113,7 +113,7 @@ def set_option(name: str, value: int) -> None:
 
 @contextmanager
 def override(**values: Any) -> Iterator[None]:
-    """Options as given inside the block, as before after it."""
+    """Sets options inside a with-block."""
     before = {name: getattr(options, name) for name in values}
     try:
         for name, value in values.items():

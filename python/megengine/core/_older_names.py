@@ -1,6 +1,7 @@
 """The door to `_compat`: what older programs import is looked up there when nothing else has it.
 
-`install` puts a finder behind all others, for paths of modules, and asks for names behind what the engine's own modules have. Until a
+`install` adds a last finder for paths of modules, and looks names up that the engine's own modules
+lack. Until a
 name is missing, nothing of `_compat` is loaded; nothing else of the engine knows it.
 """
 

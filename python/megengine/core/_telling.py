@@ -48,7 +48,8 @@ def is_first(key: Hashable) -> bool:
 
 
 def no_effect(where: str, why: str, /, **given: Any) -> None:
-    """A UserWarning for each of ``given`` that is not None, False or 0, the first time that ``where`` gets it.
+    """Warns once for each argument of ``where`` in ``given`` that is not None, False or 0: it has
+    no effect.
 
     For a parameter with another default, give a comparison: ``version=version != 2``.
     """
@@ -58,13 +59,15 @@ def no_effect(where: str, why: str, /, **given: Any) -> None:
 
 
 def warn_once(message: str, stacklevel: int = 2) -> None:
-    """A DeprecationWarning at the first call with this message. stacklevel: as of `warnings.warn`, from the caller."""
+    """Gives a DeprecationWarning at the first call with this message. stacklevel: that of
+    `warnings.warn`, counted from the caller.
+    """
     if is_first(message):
         warnings.warn(message, DeprecationWarning, stacklevel + 1)
 
 
 def warn_of(name: str, stacklevel: int = 2) -> None:
-    """`warn_once` about a name of the table."""
+    """Warns once about a name of the table."""
     until, instead = DEPRECATED[name]
     warn_once(f"{name} is deprecated and goes with megjit {until}: {instead}", stacklevel + 1)
 

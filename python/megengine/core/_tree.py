@@ -1,6 +1,7 @@
 """Containers of tensors: lists, tuples, named tuples, dicts, slices and dataclasses, in one another.
 
-Everybody looks for tensors in these: traces, guards, batches and module graphs, whose arguments may be containers of other
+All look for tensors in these: traces, guards, batches and module graphs, whose arguments may be
+containers of other
 classes (`_graph.tree`). `traced_module.pytree` adds classes that programs register.
 """
 
@@ -16,7 +17,7 @@ PLAIN: dict[type, type] = {list: list, tuple: tuple, dict: dict}  # class of con
 
 
 class Branch(NamedTuple):
-    """A container of parts; what is no container and no `LEAF` is itself."""
+    """A container of parts. Other values stand for themselves, and `LEAF` for a tensor."""
 
     kind: type
     names: tuple[Any, ...] | None  # None: they are numbered
@@ -48,7 +49,7 @@ class Branch(NamedTuple):
 
 
 def branch_of(value: Any) -> Branch | None:
-    """The container with its parts; None for what is none."""
+    """Returns a container with its parts; None for other values."""
     kind = type(value)
     if kind in (list, tuple):
         return Branch(kind, None, list(value))
@@ -107,7 +108,8 @@ def mapped(value: Any, each: Callable[[Any], Any], branch_of: Opener = branch_of
 def flatten(value: Any, found: list[Tensor], seen: dict[int, Branch] | None = None) -> Any:
     """Returns the shape of a tree: tensors are collected and replaced by `LEAF`, all else is kept.
 
-    seen: where given, a container that stands in several places is one `Branch`, whose tensors are collected once.
+    seen: if given, a container that stands in several places becomes one `Branch`, whose tensors
+    are collected once.
     """
     if isinstance(value, Tensor):
         found.append(value)

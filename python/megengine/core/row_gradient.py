@@ -136,7 +136,7 @@ def added(a: Any, b: Any) -> Any:
 
 
 def changed(grad: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """``change(grad)`` for a function of each element that keeps 0; of rows it is rows."""
+    """Returns ``change(grad)`` for an element-wise function that keeps 0; rows stay rows."""
     return RowGradient(grad.rows, change(grad.values), grad.shape) if isinstance(grad, RowGradient) else change(grad)
 
 

@@ -1,4 +1,6 @@
-"""Scopes of names while a call is recorded: where in the tree of modules an op, and what it reads, stands."""
+"""Scopes of names while a call is recorded: the place of an op, and of what it reads, in the tree
+of modules.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class EndOfStream:
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Ctrl-C inside of the block is heard at its end: workers are started and ended as a whole."""
+    """Defers Ctrl-C to the end of the block, so that all workers are started or ended."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield

@@ -66,30 +66,30 @@ if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a 
     _Part = np.ndarray | np.generic | Tensor | float  # becomes one array of a batch
 
     class _ByIndex(Protocol[_S]):
-        """A dataset, as its __getitem__ is annotated."""
+        """The type of a dataset, by its annotated __getitem__."""
 
         def __getitem__(self, index: int, /) -> _S: ...
         def __len__(self) -> int: ...
 
     class _Stream(Protocol[_S]):
-        """A StreamDataset, as its __iter__ is annotated."""
+        """The type of a StreamDataset, by its annotated __iter__."""
 
         def __iter__(self) -> Iterator[_S]: ...
 
     class _Unknown:
-        """No sample is one, so that only samples of type Any are taken for it."""
+        """A type that no sample has, so that only samples of type Any match it."""
 
     class _Merged(Generic[_S]):
-        """A sample whose batch a collator of the user's makes."""
+        """The type of a sample whose batch the user's collator makes."""
 
     class _Applies(Protocol[_S]):
-        """A transform, as its apply is annotated."""
+        """The type of a transform, by its annotated apply."""
 
         def apply(self, input: Any, /) -> _S: ...
         def apply_batch(self, inputs: Sequence[Any], /) -> Any: ...
 
     class _Merges(Protocol[_S]):
-        """A collator, as its apply is annotated."""
+        """The type of a collator, by its annotated apply."""
 
         def apply(self, inputs: Any, /) -> _S: ...
 
@@ -311,7 +311,7 @@ class PreLoader(Generic[_Batch]):
             pass
 
     def _begun(self, leaf: Any) -> Any:
-        """A tensor, or one on its way, of an array or a number; strings and the like stay."""
+        """Starts the copy of an array or a number to the device; strings and the like stay."""
         is_array = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biufcV"
         return self._uploads.begin(leaf) if is_array or isinstance(leaf, (int, float)) else leaf
 

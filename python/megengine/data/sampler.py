@@ -434,7 +434,9 @@ def _place(world_size: int | None, rank: int | None) -> tuple[int, int]:
 
 
 def _common_seed(seed: int | None, world_size: int) -> int | None:
-    """All processes must shuffle alike, or samples would be used twice and others never."""
+    """Returns a seed that all processes share, so that they shuffle alike and each sample is used
+    once.
+    """
     if seed is not None:
         if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
             raise ValueError(f"seed must be an int from 0 to 2**32 - 1, got {seed!r}")

@@ -66,7 +66,9 @@ def is_mpis_turn() -> bool:
 
 
 def gloo() -> str:
-    """The file of the plug-in that exchanges tensors by Gloo. RuntimeError, with what to install, where it is not there."""
+    """The file of the plug-in that exchanges tensors by Gloo. RuntimeError, which tells what to
+    install, if it is missing.
+    """
     plugin = os.path.join(os.path.dirname(_core.__file__), "libmegjit_gloo.so")
     if not os.path.exists(plugin):
         raise RuntimeError(
@@ -89,7 +91,8 @@ def _has_gloo() -> bool:
 
 
 def machine() -> str:
-    """A name of this machine that no other one has; a container with a network of its own counts as one."""
+    """Returns a unique name of this machine; a container with a network of its own counts as one.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()}/{os.readlink('/proc/self/ns/net')}"
@@ -98,7 +101,9 @@ def machine() -> str:
 
 
 def settled(engine: str, told: list[str], rank: int = 0) -> str:
-    """The engine of a world whose processes told `place_of` of theirs, by rank. RuntimeError where they do not fit."""
+    """Returns the engine of a world from the `place_of` of each process, by rank. RuntimeError if
+    they do not match.
+    """
     engines, gloos, machines = zip(*(each.split(" ", 2) for each in told), strict=True)
     for other, its in enumerate(engines):
         if its != engines[0]:

@@ -1,7 +1,7 @@
 """Simulates the time of a data-parallel step in a world of any size from its time in one process.
 
 In: seconds of the parts of a step, its gradients with the moments at which backward has them; how many processes, and the network. Out:
-seconds of the step. The formulas and their source stand in docs/distributed.md, "On paper".
+seconds of the step. The formulas and their source are in docs/distributed.md, "On paper".
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Step:
 class Network:
     """bandwidth: bytes a second that a process sends, and receives at the same time. latency: seconds of a message, beside its bytes.
 
-    is_ring: what NCCL does with large tensors; else what backends/processes does.
+    is_ring: whether exchanges go round a ring, as NCCL's do for large tensors; else they run as in
+    backends/processes.
     """
 
     processes: int
@@ -64,8 +65,8 @@ class Network:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds. bucketed: of a step that reduces buckets beside backward; of that exchange, which takes ``exchange``, ``hidden`` is the
-    part that costs nothing.
+    """Seconds. bucketed: a step that reduces buckets beside backward. exchange: all of its
+    exchanges. hidden: the part of these that costs nothing.
     """
 
     compute: float
@@ -79,7 +80,8 @@ class Forecast:
 
 
 def buckets_of(gradients: Sequence[Gradient], first: int, others: int) -> list[Gradient]:
-    """Gradients that travel together, in the order in which they are there (runtime/eager/gradient_sums.h).
+    """Groups gradients that travel together, in the order in which they are ready
+    (runtime/eager/gradient_sums.h).
 
     first, others: bytes of the first bucket, and of each other one.
     """
@@ -91,7 +93,9 @@ def buckets_of(gradients: Sequence[Gradient], first: int, others: int) -> list[G
 
 
 def forecast(step: Step, network: Network, bucket_sizes: tuple[int, int]) -> Forecast:
-    """Buckets of these sizes travel beside backward: one after the other, each from the moment when its last gradient is there."""
+    """Simulates buckets of these sizes that travel beside backward, one after the other, each once
+    its last gradient is ready.
+    """
     buckets = buckets_of(step.gradients, *bucket_sizes)
     end = 0.0
     for bucket in buckets:

@@ -121,7 +121,9 @@ class _List:
 
 
 class Meeting:
-    """One ``run``'s side. Keeps the list itself where it has the address ``--master-ip``, and nobody else there does."""
+    """The side of one ``run``. It keeps the list if its machine has the address ``--master-ip`` and
+    no other process there keeps it.
+    """
 
     def __init__(self, master_ip: str, port: int, processes: int, limits: Limits, token: str) -> None:
         self._ip, self._port, self._processes, self._limits, self._token = master_ip, port, processes, limits, token
@@ -159,12 +161,14 @@ class Meeting:
             time.sleep(_BEAT_SECONDS / 2)
 
     def has_server(self, port: int) -> None:
-        """The world's server has its port: the others begin."""
+        """Tells the port of the world's server, so that the others begin."""
         if self._list is not None:  # it is: rank 0 is on the machine that keeps it
             self._list.port = port
 
     def goes_on(self, doing: str) -> bool:
-        """Says, now and then, what this machine does ("runs" or "done"); False where its part is over: others have failed, or all are done."""
+        """Says, now and then, what this machine does ("runs" or "done"); returns False if its part
+        is over: others have failed, or all are done.
+        """
         now = time.monotonic()
         if now < self._next_beat:
             return True
@@ -194,7 +198,7 @@ class Meeting:
         self._server._serve()
 
     def _ask(self, doing: str) -> list[Any]:
-        """[""] where no answer comes; ["stop"] where none has come for long."""
+        """Asks the list; returns [""] if no answer comes, ["stop"] if none has come for long."""
         question = self._node, self._processes, doing, self._number
         if self._list is not None:
             return self._list.beat(*question)

@@ -29,7 +29,7 @@ _ends_with_us = False  # else the program has imported it, and mpi4py ends it
 class Mpi:
     """This process's MPI, and a communicator of the world in the order of ranks.
 
-    Raises RuntimeError, with what to install or how to start, where MPI is not there, too old, or has another world.
+    Raises RuntimeError, with the way out, if MPI is missing or too old, or has another world.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -48,7 +48,9 @@ class Mpi:
         self._world = mpi.COMM_WORLD.Split(0, rank)
 
     def meet(self, place: Place) -> Server | None:
-        """Rank 0 starts the world's server and tells the others where; ``place`` is set to that. The server, in rank 0."""
+        """Starts the world's server in rank 0, which tells its address to the others; ``place``
+        gets it. Returns the server in rank 0.
+        """
         machines = self._world.allgather(_engine.machine())
         server, told = None, None
         if place.rank == 0:

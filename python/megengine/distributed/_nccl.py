@@ -1,4 +1,5 @@
-"""Do the processes of a group exchange tensors from GPU to GPU, by NCCL, or through the host?
+"""Decides whether the processes of a group exchange tensors from GPU to GPU, by NCCL, or through
+the host.
 
 Each process says on its way into the world which NCCL and which GPU it has, or why none; from this list all decide alike.
 """
@@ -50,7 +51,9 @@ def why_not(ranks: list[int]) -> str:
 
 
 def enter(first_operation: Callable[[Tensor], object]) -> None:
-    """Tell the others what this process has; where the world can, its first operation: all must take part in it, of messages only two do."""
+    """Tells the others about this process's NCCL and, if the world can use it, runs the first
+    operation, in which all must take part.
+    """
     _sd.gpu, place = own_place()
     _sd.places = dict(enumerate(_sd.world.gather(place)))
     if not is_chosen(WORLD, None):

@@ -65,16 +65,17 @@ def whole_shape(tensor: Tensor) -> tuple[int, ...]:
 
 
 def whole_array(tensor: Tensor, value: Tensor, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """``value``, which belongs to ``tensor``; where that is a part, of all processes, which call it together.
+    """Returns ``value``, which belongs to ``tensor``; if that is a part, joined from all processes,
+    which call this together.
 
-    shape: of the whole; that of ``tensor`` unless given."""
+    shape: that of the whole, by default that of ``tensor``."""
     if isinstance(tensor, ShardedParameter):
         value = whole_of(all_gather(value, tensor._group), tensor._shape_of_whole if shape is None else shape)
     return value.numpy()
 
 
 def own_array(tensor: Tensor, whole: np.ndarray) -> np.ndarray:
-    """The inverse: what ``tensor`` has of an array of the whole's size."""
+    """The inverse: returns the part of a whole array that belongs to ``tensor``."""
     if not isinstance(tensor, ShardedParameter):
         return whole.reshape(tensor._tuple_shape)
     size = tensor._group.size

@@ -1,6 +1,7 @@
 """Calls over TCP: a client asks a server for one of its methods by name.
 
-Both begin with a greeting and a number that they draw for this connection. Behind it each message is its length (4 bytes), a signature (32 bytes)
+Both sides begin with a greeting and a random number for this connection. Each later message is its
+length (4 bytes), a signature (32 bytes)
 and JSON: [method, arguments] there, {"result": value} or {"error": text} back. Signed with the world's token are both numbers, the
 side, the message's place and the message: the token never travels, and what was overheard is of no use.
 """
@@ -159,7 +160,7 @@ class StoreServer(ThreadingTCPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a stranger's bytes are no matter of this program's output."""
+        """Ignores an error: a stranger's bytes must not show in this program's output."""
 
 
 def receive(connection: socket.socket, size: int) -> bytes:

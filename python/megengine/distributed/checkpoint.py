@@ -197,7 +197,9 @@ def _encoded(value: Any, arrays: dict[str, _Array], where: str, as_arrays: bool)
 
 
 def _noted(value: Any, arrays: dict[str, _Array], where: str) -> str:
-    """Its name. A tensor is not copied: its value does not change, its handle gets others."""
+    """Notes an array and returns its name. A tensor is not copied: its value never changes, only
+    its handle gets new ones.
+    """
     name = str(len(arrays))
     dtype = np.dtype((value.values if isinstance(value, Part) else value).dtype)
     if not can_hold(dtype):
@@ -274,7 +276,7 @@ class _Saving(threading.Thread):
             get_logger(__name__).warning("the checkpoint of step %d was not written: %s", self._step, self.why)
 
     def _lead(self) -> str:
-        """Rank 0: begin, write, wait for the others, end."""
+        """Runs in rank 0: begins, writes, waits for the others, ends."""
         why = self._or_why(self._begin)
         self._tell("begin", why)
         if why:
@@ -379,7 +381,7 @@ def _steps(folder: str) -> list[str]:
 
 
 def _newest(folder: str) -> tuple[str, dict[str, Any], dict[str, np.ndarray], list[dict[str, Any]]] | None:
-    """Name and content of the newest one that is whole."""
+    """Returns name and content of the newest complete checkpoint."""
     wrong = ""
     for name in reversed(_steps(folder)):
         path = os.path.join(folder, name)
@@ -396,7 +398,9 @@ def _newest(folder: str) -> tuple[str, dict[str, Any], dict[str, np.ndarray], li
 
 
 def _read(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Manifest, whole arrays by name, and the random states by rank. Damaged or OSError where one file is not what was written."""
+    """Reads the manifest, whole arrays by name, and the random states by rank. Damaged or OSError
+    if a file is not as it was written.
+    """
     with open(os.path.join(path, _MANIFEST)) as text:
         manifest = parse(text.read())
     arrays: dict[str, np.ndarray] = {}

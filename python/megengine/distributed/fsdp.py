@@ -181,7 +181,9 @@ class _Gathered:
 
 
 def _wholes_of(parts: list[ShardedParameter], reduce_method: str) -> list[Tensor]:
-    """The parameters in their order. Small ones are gathered together, and no op stands between a layer's exchanges."""
+    """Gathers the parameters in their order. Small ones are gathered together, and no op stands
+    between a layer's exchanges.
+    """
     together: dict[Any, list[int]] = {}
     for i, part in enumerate(parts):
         is_small = part.dtype.itemsize * part._tuple_shape[0] <= _SMALL

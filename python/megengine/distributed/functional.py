@@ -567,7 +567,9 @@ _MODES: dict[str, Callable[[Tensor, Group, int, int], Tensor | None]] = {
 
 
 def _run(name: str, inp: Tensor, group: Group, **attributes: Any) -> Tensor | None:
-    """The op's result, where this process has one; else its part in the backward pass is noted."""
+    """Runs the op and returns its result; if this process has none, notes its part in the backward
+    pass.
+    """
     if not isinstance(inp, Tensor):
         raise TypeError(f"{name} takes a Tensor, got a {type(inp).__name__}")
     if name in _NEED_SIZE:
@@ -605,7 +607,7 @@ def _cut(inp: Tensor, group: Group, axis: int) -> Tensor:
 
 
 def _joined(parts: Tensor, axis: int) -> Tensor:
-    """The inverse: what lies along the first axis is joined along ``axis``."""
+    """The inverse: joins the parts along the first axis along ``axis``."""
     rank = len(parts._tuple_shape) - 1
     if not -rank <= axis < rank:
         raise ValueError(f"there is no axis {axis} to join tensors of shape {parts._tuple_shape[1:]} along")

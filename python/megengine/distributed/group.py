@@ -51,7 +51,7 @@ class StaticData:
 
     @property
     def machine_ranks(self) -> list[int] | None:
-        """The processes on this one's machine."""
+        """Returns the ranks of the processes on this machine."""
         if self.world_size is None or self.proc_rank is None:
             return None
         machines = self.machines or [""] * self.world_size
@@ -289,7 +289,7 @@ def set_timeout(seconds: float) -> None:
 
 
 def _prepare(engine: str, place: Place) -> str:
-    """The engine, once MPI is there where that is it; the world has a server then, if rank 0 is to start one."""
+    """Returns the engine. It starts MPI if that is chosen, and the world's server in rank 0."""
     is_guess = engine == "auto" and _engine.is_mpis_turn()
     if engine == "mpi" or is_guess:
         from ._mpi import Mpi  # slow to import
@@ -348,7 +348,9 @@ _hooks_are_installed = False
 
 
 def _install_hooks() -> None:
-    """An error that ends the program reaches the other processes; a forked child holds no connections open."""
+    """Installs hooks: an error that ends the program reaches the other processes, and a forked
+    child closes its connections.
+    """
     global _hooks_are_installed
     if _hooks_are_installed:
         return
@@ -383,13 +385,13 @@ def check_device_type(device_type: str) -> None:
 
 
 def _use_device(device_type: str, device: int) -> None:
-    """Computations of this process go to its GPU; on a machine without one the default stays."""
+    """Makes this process compute on its GPU; on a machine without one the default stays."""
     if device_type in ("xpu", "gpu", "cuda") and get_device_count("gpu") > 0:
         set_default_device(f"gpu{device}")
 
 
 def _forget() -> None:
-    """Be a single process again."""
+    """Makes this process a single one again."""
     if _sd.sends_by_nccl:
         _core.set_exchanging_device(None)
     if _sd.world is not None:

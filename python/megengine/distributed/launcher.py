@@ -268,7 +268,7 @@ def _run(
 
 
 def _end_with_parent() -> None:
-    """This process is killed when the thread that started it ends, however that ends: it waits for this process."""
+    """Lets the system kill this process when the thread that started it ends."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -313,14 +313,16 @@ def _results(workers: list[_Worker], server: Server | None) -> list[Any]:
 
 
 def _causes(workers: list[_Worker], failed: dict[int, Any], server: Server | None) -> set[int]:
-    """Ranks that failed by themselves: those that ended without a word, or else the first one that told the others."""
+    """Returns the ranks that failed first: those that ended without a reason, or else the first
+    that told one.
+    """
     silent = {each.rank for each in workers if each.rank in failed and each.process.exitcode}
     told = server._first_failed() if server is not None else set()
     return silent or told or set(failed)
 
 
 def _device_count() -> int:
-    """Number of GPUs, or 1: without one, one process on the CPU."""
+    """Returns the number of GPUs, or 1 for one process on the CPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible == "":
         return 1

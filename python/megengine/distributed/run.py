@@ -45,7 +45,7 @@ _SECONDS_TO_FOLLOW = 30.0  # time to end after a signal was passed on
 
 
 class _Process:
-    """One rank: its output goes on, line by line, with the rank before it."""
+    """One rank. Its output is passed on line by line, with the rank before it."""
 
     def __init__(self, place: Place, command: list[str], local_size: int, token: str) -> None:
         self.rank = place.rank
@@ -200,7 +200,9 @@ def _end(processes: list[_Process]) -> None:
 
 
 def _run_with_who_is_there(command: list[str], meeting: Meeting, local_size: int) -> int:
-    """Again and again, in worlds of the machines that are there, until one has ended well or no restarts are left."""
+    """Runs worlds of the machines that are there, one after the other, until one has ended well or
+    no restarts are left.
+    """
     code = 0
     while True:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -56,7 +56,7 @@ class Methods:
         self.failures: list[tuple[int, str]] = []  # (rank, why), the first one first
 
     def connect(self) -> bool:
-        """Answer, to show that the server is up."""
+        """Answers, which shows that the server is up."""
         return True
 
     def get_mm_server_port(self) -> int:
@@ -64,7 +64,9 @@ class Methods:
         return self.mm_server_port
 
     def listens_on(self) -> str:
-        """The server's own address, where its world's processes listen, too; "0.0.0.0" is every one of its machine."""
+        """Returns the address of the server, on which processes of its world listen, too; "0.0.0.0"
+        is every address of its machine.
+        """
         return self.host
 
     def join(self, rank: int, member: list[Any], seconds: float) -> list[Any]:
@@ -109,7 +111,8 @@ class Methods:
         return ""
 
     def fail(self, rank: int, process: str, why: str) -> str:
-        """Say that a process gives up, and why; what the first one said that did, "" if this is the first.
+        """Notes that a process gives up, with its reason. Returns the reason of the first that did,
+        "" for the first itself.
 
         A process that comes to a complete world by mistake does not end it.
         """
@@ -236,7 +239,9 @@ class Server:
 
     @classmethod
     def _bound(cls, port: int, host: str, token: str | None = None) -> Server:
-        """A server that has its port, but no threads yet: a process that is to fork has none then."""
+        """Makes a server that has its port but no threads yet, so that this process can fork
+        safely.
+        """
         server = cls.__new__(cls)
         server._bind(port, host, token)
         return server
@@ -262,7 +267,7 @@ class Server:
         self.proc.start()
 
     def _first_failed(self) -> set[int]:
-        """The rank that was the first to say that it gives up; empty while none did."""
+        """Returns the rank that first gave up, as a set; it is empty if none did."""
         return {rank for rank, _ in self._methods.failures[:1]}
 
     def _has_clients(self) -> bool:
@@ -302,7 +307,9 @@ class Client:
         self.connect()
 
     def _call(self, method: str, *args: Any, seconds: float = SECONDS) -> Any:
-        """A connection for each thread: one that waits does not hold up the others. seconds: how long the server may wait."""
+        """Calls the server on the thread's own connection, so that a waiting thread does not delay
+        others. seconds: the longest wait in the server.
+        """
         connection, process = getattr(self._local, "connection", (None, 0))
         try:
             if connection is None or process != os.getpid():  # a fork shares its parent's
@@ -366,7 +373,9 @@ class Client:
         return self._call("join", rank, [size, version, address, self._process], seconds, seconds=seconds)
 
     def _fail(self, rank: int, why: str) -> str:
-        """Say that this process gives up; what the first one said that did. In time: the server may be what it lost."""
+        """Tells that this process gives up, and returns the reason of the first that did. It does
+        not wait long, as the server itself may be gone.
+        """
         return self._call_in_time("fail", rank, self._process, why)
 
     def set_is_grad(self, key: str, is_grad: bool) -> None:

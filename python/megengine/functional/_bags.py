@@ -117,7 +117,9 @@ def _behind(x: Tensor) -> Tensor:
 
 
 def _largest(rows: Tensor, counts: Tensor | None) -> Tensor:
-    """A row that a bag has twice has the gradient once: the first of equals has it."""
+    """Returns the largest rows of each bag. If a bag has a row twice, the first one alone has the
+    gradient.
+    """
 
     def first(x: Tensor) -> Tensor:
         y = ops.gather(x, ops.argmax(x, axis=1, keepdims=True), axis=1)

@@ -36,12 +36,14 @@ _CONVERTS = "convert it with astype, reshape or F.broadcast_to, on either side"
 
 
 def says_types_differ(error: TypeError) -> bool:
-    """Have two functions, or two trips, given values of different types, or in different containers?"""
+    """Whether two functions, or two trips, have given values of different types, or in different
+    containers.
+    """
     return any(way in str(error) for way in (_CONVERTS, _ALIKE))
 
 
 class _Tree:
-    """Tensors in containers: their values, and how they lie."""
+    """Tensors in containers: their values, and the containers."""
 
     def __init__(self, what: str, value: Any) -> None:
         self.what = what
@@ -60,11 +62,15 @@ class _Tree:
         )
 
     def filled(self, leaves: list[Tensor]) -> Any:
-        """The same tree of other tensors, of which those of quantized ones are quantized as these are."""
+        """Returns the same tree of other tensors; those in places of quantized tensors are
+        quantized alike.
+        """
         return unflatten(self._shape, map(_quantized_as, leaves, self.leaves))
 
     def leaves_of(self, value: object, how: str) -> list[Tensor]:
-        """The tensors of a tree that must be as this one, to the types; `how` it has come about, for errors."""
+        """Returns the tensors of a tree that must match this one in containers and types. how: the
+        origin of the tree, for errors.
+        """
         found = list(self._matched(self._shape, value, "", how))
         for (path, leaf), like in zip(found, self.leaves, strict=True):
             same = leaf.dtype == like.dtype and leaf.dtype.metadata == like.dtype.metadata
@@ -132,7 +138,7 @@ def _recording(what: str) -> Iterator[_core.BodyRecorder]:
 
 
 def _flag(value: Any, what: str) -> Tensor:
-    """The bool that a condition gives."""
+    """Returns the bool of a condition."""
     flag = value if isinstance(value, Tensor) else Tensor(value)
     if flag._tuple_shape != ():
         _fail(
@@ -377,7 +383,9 @@ def _read_by(what: str, function: Callable[[_core.BodyRecorder], object]) -> lis
 
 
 def _with_zeros_for(read: list[Tensor], results: list[Tensor]) -> list[Tensor]:
-    """The results, as if they depended on ``read`` with gradients of zeros: as in a trace."""
+    """Returns the results as if they depended on ``read`` with gradients of zeros, as they do in a
+    trace.
+    """
     read = [each for each in read if "float" in each.dtype.name]
 
     def backward(gradients: list[Tensor | None]) -> list[Tensor | None]:

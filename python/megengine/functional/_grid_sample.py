@@ -117,7 +117,9 @@ def _neighbours(at: Tensor, extent: int, mode: str, padding: str, aligned: bool)
 
 
 def reflected(at: Tensor, extent: int, aligned: bool) -> Tensor:
-    """Mirrored at the middles of the outermost elements when aligned, else at their outer edges."""
+    """Mirrors places at the middles of the outermost elements if aligned, else at their outer
+    edges.
+    """
     low, span = (0.0, extent - 1.0) if aligned else (-0.5, float(extent))
     if span <= 0:
         return zeros_like(at)

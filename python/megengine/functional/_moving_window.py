@@ -1,4 +1,6 @@
-"""Windows that move over spatial axes with every padding, dilation and rounding, and pooling over them."""
+"""Windows that move over spatial axes with any padding, dilation and rounding, and pooling over
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Window:
     count: int  # the number of places
 
     def positions(self) -> np.ndarray:
-        """[count, size]: which elements a window covers; below 0 or from ``extent`` on is padding."""
+        """Returns [count, size]: the elements that each window covers; numbers below 0 or from
+        ``extent`` on are padding.
+        """
         return np.arange(self.count)[:, None] * self.step - self.before + np.arange(self.size) * self.gap
 
 

@@ -258,7 +258,7 @@ def _group_size(group: "Group | None") -> int:
 
 
 def _group_statistics(inp: Tensor, group: "Group | None") -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and biased variance per channel over all processes, and how many elements they are of.
+    """Returns mean and biased variance per channel over all processes, and the number of elements.
 
     Count, mean and M2 (the sum of squared distances from the mean) of each process are merged: nothing cancels, and
     batches may differ in size. Source: Chan, Golub and LeVeque, 1979, "Updating Formulae and a Pairwise Algorithm for
@@ -285,7 +285,7 @@ def _group_statistics(inp: Tensor, group: "Group | None") -> tuple[Tensor, Tenso
 def _layer_norm(
     x: Tensor, axes: int, eps: float, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    """Over the last ``axes`` axes; weight and bias of that shape, or None."""
+    """Normalizes over the last ``axes`` axes; weight and bias have their shape, or are None."""
     inner = x._tuple_shape[x.ndim - axes :]
     if weight is None and bias is None:
         return ops.layer_norm(x, axes=axes, eps=float(eps), affine=False)[0]

@@ -89,7 +89,9 @@ def interpolate(
 
 
 def resize_axes(inp: Tensor, out: Sequence[int], kind: str, align_corners: bool) -> Tensor:
-    """The spatial axes of ``inp`` with the extents ``out``, one after the other: all modes are separable."""
+    """Resizes the spatial axes of ``inp`` to ``out``, one after the other, as all modes are
+    separable.
+    """
     y = inp
     for axis, extent in enumerate(out, start=2):
         y = _resize_axis(y, axis, extent, kind, align_corners)

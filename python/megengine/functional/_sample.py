@@ -33,8 +33,8 @@ def check_interpolation(mode: str, op: str) -> str:
 
 
 def _folded(index: Tensor, extent: int, border: str) -> tuple[Tensor, Tensor | None]:
-    """int32 positions inside [0, extent), and for constant-like borders where they were inside
-    (else None).
+    """Returns int32 positions inside [0, extent) and, for constant-like borders, a mask of those
+    that were inside (else None).
     """
     top = extent - 1
     if border in ("constant", "transparent", "isolated"):
@@ -71,14 +71,15 @@ def cubic_taps(t: _T) -> list[tuple[int, _T]]:
 
 
 def cubic_near(d: _T, a: float = -0.75) -> _T:
-    """The weight at a distance up to 1. Source: Keys, 1981, "Cubic Convolution Interpolation for Digital Image
+    """Computes the weight at a distance up to 1. Source: Keys, 1981, "Cubic Convolution
+    Interpolation for Digital Image
     Processing", equation 15; a: that of common image libraries.
     """
     return ((a + 2) * d - (a + 3)) * d * d + 1
 
 
 def cubic_far(d: _T, a: float = -0.75) -> _T:
-    """The same at a distance from 1 to 2."""
+    """Computes the weight at a distance from 1 to 2."""
     return (((d - 5) * d + 8) * d - 4) * a
 
 
@@ -110,9 +111,9 @@ def sample(
     interp: str = "linear",
     batch: Tensor | None = None,
 ) -> Tensor:
-    """Images [n, c, h, w] read at rows ``y`` and columns ``x`` [m, ...]: [m, ..., c].
-
-    ``batch`` [m] (int32) says which image; None is one each. Differentiable in images, y and x (not
+    """Reads images [n, c, h, w] at rows ``y`` and columns ``x`` [m, ...]; returns [m, ..., c].
+    ``batch`` [m] (int32) names the images; None takes one each. Differentiable in images, y and x
+    (not
     for nearest).
     """
     n, c, h, w = images._tuple_shape
@@ -184,7 +185,7 @@ def to_nhwc(x: Tensor) -> Tensor:
 
 
 def back_to_dtype(sampled: Tensor, dtype: np.dtype) -> Tensor:
-    """Results of integer images are rounded and clipped back."""
+    """Casts results to the images' dtype; integers are rounded and clipped."""
     if sampled.dtype == dtype:
         return sampled
     if dtype.kind in "iu":

@@ -39,7 +39,7 @@ def _scale(norm: str | None, n: int, inverse: bool, op: str) -> float:
 
 
 def _resized(x: Tensor, axis: int, n: int | None, op: str) -> Tensor:
-    """``n`` elements along ``axis``: cut, or with zeros behind."""
+    """Returns ``n`` elements along ``axis``: cut, or followed by zeros."""
     extent = x._tuple_shape[axis]
     if n is None or n == extent:
         return x
@@ -53,7 +53,7 @@ def _resized(x: Tensor, axis: int, n: int | None, op: str) -> Tensor:
 
 
 def _last(x: Tensor, axis: int) -> Tensor:
-    """``axis`` and the last one exchanged."""
+    """Exchanges ``axis`` and the last one."""
     perm = list(range(x.ndim))
     perm[axis], perm[-1] = perm[-1], perm[axis]
     return x if axis == x.ndim - 1 else ops.transpose(x, perm=tuple(perm))

@@ -48,7 +48,8 @@ def _at(path: str) -> Any:
 def _is_word(text: str) -> bool:
     """Whether ``text`` can stand in code as a name. Graphs may come from files: other text is quoted.
 
-    Python reads letters that look alike as one (NFKC): such names would lead elsewhere than the text says.
+    Python treats some letters that look alike as one (NFKC), so such names would mean others than
+    the text shows.
     """
     normal = text.isascii() or unicodedata.normalize("NFKC", text) == text
     return normal and text.isidentifier() and not keyword.iskeyword(text) and text != "__debug__"
@@ -149,7 +150,7 @@ class _Writer:
         return ", ".join(listed)
 
     def path(self, base: str, target: str) -> str:
-        """``base.a.b``, with getattr for steps that are not identifiers."""
+        """Returns ``base.a.b``, with getattr for steps that are not identifiers."""
         for step in target.split("."):
             base = f"{base}.{step}" if _is_word(step) else f"getattr({base}, {step!r})"
         return base
@@ -241,7 +242,7 @@ class _Writer:
 
 
 def python_code(graph: Any, root_module: str = "self") -> PythonCode:
-    """See `Graph.python_code`."""
+    """Generates the code of `Graph.python_code`."""
     writer = _Writer(graph, root_module)
     body = writer.body()
     try:

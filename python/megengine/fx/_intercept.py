@@ -150,7 +150,9 @@ _NOTHING = object()
 
 @contextmanager
 def _names_dispatched() -> Iterator[None]:
-    """Globals given to `wrap` by name: exchanged in their modules, until the last tracer has ended."""
+    """Exchanges globals that were given to `wrap` by name in their modules, until the last tracer
+    has ended.
+    """
     global _names_tracing
     with _names_lock:
         _names_tracing += 1
@@ -174,6 +176,6 @@ def _names_dispatched() -> Iterator[None]:
 
 @contextmanager
 def tracing(tracer: Any) -> Iterator[None]:
-    """Let ``tracer`` know of calls and reads in this thread."""
+    """Tells ``tracer`` about calls and reads in this thread, inside a with-block."""
     with _names_dispatched(), watching(_Watching(tracer)):
         yield

@@ -1,6 +1,7 @@
 """Layers with weights and normalizations with fixed statistics, as module graphs call them, and folding the latter into the former.
 
-A graph may be one of `fx` or of a traced module, a layer a module or a function of tensors that each call finds the same.
+A graph may be one of `fx` or of a traced module, and a layer a module, or a function of tensors
+that are the same in each call.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _NORMALIZATIONS = (M.BatchNorm1d, M.BatchNorm2d, M.BatchNorm3d, M.SyncBatchNorm)
 
 
 def maker_of(value: Any) -> Any:
-    """The call that makes a value; a node of fx makes itself."""
+    """Returns the call that makes a value; a node of fx is its own."""
     return getattr(value, "expr", value)
 
 
@@ -57,7 +58,7 @@ class Layer(NamedTuple):
 
 
 def layer_of(call: Any) -> Layer | None:
-    """The layer that is called; None for another call, or where its parameters are computed."""
+    """Returns the layer of a call; None for other calls, or if its parameters are computed."""
     if call.op == "call_module":
         module = call.reached()
         axes = _LAYERS.get(type(module))
@@ -85,7 +86,9 @@ class Norm(NamedTuple):
 
 
 def norm_of(call: Any) -> Norm | None:
-    """The normalization that is called; None for another call, and where each batch has its own statistics."""
+    """Returns the normalization of a call; None for other calls, or if each batch has its own
+    statistics.
+    """
     is_module = call.op == "call_module" and type(call.reached()) in _NORMALIZATIONS
     named = call.arguments_by_name() if is_module or call.target is F.batch_norm else None
     if named is None:
@@ -105,7 +108,9 @@ def norm_of(call: Any) -> Norm | None:
 
 
 class Folding(abc.ABC):
-    """Normalizations go into the convolutions before them, if these have no other reader; subclasses edit the graph."""
+    """Folds normalizations into the convolutions before them, if these have no other reader;
+    subclasses edit the graph.
+    """
 
     @abc.abstractmethod
     def admits(self, layer: Layer, norm: Norm) -> bool:

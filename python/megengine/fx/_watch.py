@@ -63,40 +63,41 @@ class Watcher:
     functions: Collection[Callable[..., Any]] = frozenset()
 
     def call_function(self, fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of one of ``functions``; ``original`` does what it does."""
+        """Handles a call of one of ``functions``; ``original`` is the function without the watcher.
+        """
         return original(*args, **kwargs)
 
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any]) -> Any:
-        """A method or operator of a tensor, ``args[0]``."""
+        """Handles a method or operator of a tensor, ``args[0]``."""
         return original(*args, **kwargs)
 
     def call_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a module."""
+        """Handles a call of a module."""
         return MODULE_CALL(module, *args, **kwargs)
 
     def items(self, tensor: Tensor) -> Iterator[Any]:
-        """A loop over a tensor."""
+        """Handles a loop over a tensor."""
         return _TENSOR_ITER(tensor)
 
     def shape_of(self, tensor: Tensor, shape: Any) -> Any:
-        """``tensor.shape``, which is ``shape``."""
+        """Handles a read of ``tensor.shape``, which is ``shape``."""
         return shape
 
     def value_of(self, tensor: Tensor) -> None:
-        """The program reads the value of a tensor."""
+        """Learns that the program reads the value of a tensor."""
 
     def made_from(self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """``result = Tensor(data, ...)``."""
+        """Learns of ``result = Tensor(data, ...)``."""
 
     def named(self, tensor: Tensor, name: str) -> None:
-        """A tensor has got a name."""
+        """Learns that a tensor has got a name."""
 
     def read(self, module: Module, name: str, tensor: Tensor) -> Any:
-        """``module.name``, which is ``tensor``."""
+        """Handles a read of ``module.name``, which is ``tensor``."""
         return tensor
 
     def write(self, module: Module, name: str, value: Any) -> None:
-        """``module.name = value``."""
+        """Handles ``module.name = value``."""
         _MODULE_SETATTR(module, name, value)
 
 

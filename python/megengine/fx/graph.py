@@ -643,7 +643,9 @@ def _saved(target: Target) -> Any:
 
 
 class _InsertPoint(contextlib.AbstractContextManager[Any]):
-    """Set when it is made, given back when the with-block ends."""
+    """Sets the insertion point when it is made, and restores the former one when the with-block
+    ends.
+    """
 
     def __init__(self, graph: Graph, before: Node | None) -> None:
         self._graph, self._saved = graph, graph._insert_before
@@ -654,7 +656,9 @@ class _InsertPoint(contextlib.AbstractContextManager[Any]):
 
 
 def _shown(target: Target) -> str:
-    """A target in a table; functions of C as Python shows them, others by name."""
+    """Returns the text of a target in a table: functions of C as Python prints them, others by
+    name.
+    """
     if isinstance(target, str):
         return target
     return name_of_function(target) if hasattr(target, "__code__") else str(target)

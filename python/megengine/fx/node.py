@@ -111,7 +111,8 @@ def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
 
 @functools.lru_cache(maxsize=4096)
 def signature_of(callee: object) -> inspect.Signature | None:
-    """Parameters of a function or method as its definition has them; None if nothing tells them."""
+    """Returns the parameters in the definition of a function or method; None if they are not known.
+    """
     if isinstance(callee, types.WrapperDescriptorType):
         # An operator in C says "($self, value, mod=None, /)". inspect.signature compiles that, and printing a file's graph runs no compiler.
         names = [part.strip(" $") for part in (getattr(callee, "__text_signature__", None) or "").strip("()").split(",") if part.strip() != "/"]
@@ -276,7 +277,7 @@ class Node(Call, Value):
         return attribute_at(self._maker.owning_module, self.target, default=None)
 
     def _parameters(self) -> inspect.Signature | None:
-        """The parameters that take `args` and `kwargs`; None if nothing tells them."""
+        """Returns the parameters that take `args` and `kwargs`; None if they are not known."""
         if self.op == "call_function":
             return signature_of(self.target)
         if self.op == "call_method":
@@ -469,7 +470,7 @@ class Node(Call, Value):
         return self.op == "call_module" and self._module_writes()
 
     def _module_writes(self) -> bool:
-        """A module in training mode may update its statistics."""
+        """Whether the called module is in training mode and has buffers, which it may update."""
         module = self._module_called()
         return bool(getattr(module, "training", False)) and any(True for _ in module.buffers())
 
@@ -517,21 +518,21 @@ class Node(Call, Value):
 
 
 def _marked(leaf: Any) -> str:
-    """A leaf with ``%`` before nodes."""
+    """Returns the text of a leaf, with ``%`` before nodes."""
     if isinstance(leaf, Node):
         return f"%{leaf.name}"
     return name_of_function(leaf) if callable(leaf) and hasattr(leaf, "__name__") else str(leaf)
 
 
 def _named(leaf: Any) -> str:
-    """A leaf as a program writes it."""
+    """Returns the text of a leaf in a program."""
     if isinstance(leaf, Node):
         return leaf.name
     return name_of_function(leaf) if callable(leaf) and hasattr(leaf, "__name__") else repr(leaf)
 
 
 def _listed(args: tuple[Any, ...], kwargs: dict[str, Argument] | None = None) -> str:
-    """Arguments as a program writes them."""
+    """Returns the text of arguments in a program."""
     keywords = (f"{key}={tree_text(value, _named, repr)}" for key, value in (kwargs or {}).items())
     return ", ".join([*(tree_text(arg, _named, repr) for arg in args), *keywords])
 

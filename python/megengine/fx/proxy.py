@@ -1,4 +1,6 @@
-"""Proxy: stands for a value that is not known while a program is traced; what is done with it becomes nodes."""
+"""Proxy: stands for a value that is not known while a program is traced; operations on it become
+nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding parts of a graph that look like a pattern, and putting other nodes in their place."""
+"""Finds parts of a graph that match a pattern, and replaces them by other nodes."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _results(graph: Graph) -> tuple[Any, ...]:
 
 
 def _bound(node: Node) -> Any:
-    """Arguments by name with defaults filled in, where the parameters are known."""
+    """Returns arguments by name with defaults, if the parameters are known."""
     named = node.arguments_by_name()
     return (node.args, node.kwargs) if named is None else named
 
@@ -204,7 +204,9 @@ class _Pattern:
                 yield from self._other_outputs(place + 1, found)
 
     def _readers(self, wanted: Node, binding: dict[Node, Any]) -> list[Node]:
-        """Nodes that a result can be: forward, along the pattern, from a matched node that it depends on."""
+        """Iterates over candidates for a result: nodes reached along the pattern from a matched
+        node that it depends on.
+        """
         for value in wanted.all_input_nodes:
             known = [binding[value]] if value in binding else self._readers(value, binding)
             nodes: list[Any] = [
@@ -291,7 +293,7 @@ def _now(node: Any, replaced: dict[Node, Any]) -> Any:
 
 
 def _describe_as(node: Node, original: Node) -> None:
-    """Errors and plans tell of a new node what they told of the original."""
+    """Gives a new node the line and names of the original, for errors and plans."""
     node.source = original.source
     node.meta[MODULE] = original.meta.get(MODULE, "")
 

@@ -269,7 +269,7 @@ class _Import(Tracer):
         return self._things[path]
 
     def _take(self, theirs: Any, shape: tuple[int, ...] | None = None) -> Tensor | None:
-        """Ours for a tensor of torch, the same one each time that it is wanted in this shape."""
+        """Returns our tensor for one of torch, the same object for each use in this shape."""
         if theirs is None:
             return None
         shape = tuple(theirs.shape) if shape is None else shape
@@ -303,7 +303,9 @@ class _Import(Tracer):
 
 
 def _name_of(target: Any) -> str:
-    """The name in the tables: of operators without overload, of functions outside torch with their module."""
+    """Returns the name in the tables: operators without overload, functions outside torch with
+    their module.
+    """
     if hasattr(target, "overloadpacket"):
         namespace, _, name = target.name().split(".")[0].partition("::")
         return name if namespace == "aten" else f"{namespace}::{name}"

@@ -30,7 +30,7 @@ class Memory:
         )  # nodes whose values are Python's numbers, or tuples of them
 
     def note(self, node: Any, name: str, source: object, inputs: Sequence[object]) -> None:
-        """Say that ``node`` applied ``name`` to ``source`` (a node or None) and others."""
+        """Notes that ``node`` applied ``name`` to ``source`` (a node or None) and others."""
         is_shape = name == "getattr" and node.args[1] in ("shape", "ndim")
         if name in _COUNTS or is_shape or (inputs and self._numbers.issuperset(inputs)):
             self._numbers.add(node)

@@ -468,7 +468,8 @@ class Tracer:
 
 
 def _taking_a_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with its ``*args`` as one last parameter, and all others given by position, keyword-only ones last.
+    """Returns ``function`` with its ``*args`` as one last parameter, and all others given by
+    position, keyword-only ones last.
 
     TypeError unless it is a plain Python function.
     """

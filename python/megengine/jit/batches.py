@@ -1,4 +1,4 @@
-"""The batch that fits into a memory limit where the one of a call does not."""
+"""Finds a batch that fits into a memory limit if that of a call does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRIES = 3
 
 @contextlib.contextmanager
 def kept_generators() -> Iterator[None]:
-    """Random generators are at the end where they were: plans draw as calls do."""
+    """Restores random generators at the end: plans draw as calls do."""
     drawn = [(state, state.current_seed, state.counter) for state in (default_random_state(), noise_state())]
     try:
         yield
@@ -26,7 +26,7 @@ def kept_generators() -> Iterator[None]:
 
 
 def propose(error: MemoryError, args: Sequence[Any], plan: Callable[[tuple[Any, ...]], object]) -> None:
-    """Adds to a refusal by the memory limit the batch that was found to fit, if one was.
+    """Adds to a refusal by the memory limit the largest batch that fits, if there is one.
 
     ``plan`` raises a MemoryError for arguments that do not fit; it runs the body on placeholders. Only for arguments that are Tensors of one first
     extent, the batch, and for errors that advise a smaller one. Random generators stay where they are.

@@ -1,7 +1,8 @@
 """``MEGJIT_CHECK``: a call that skips the Python body is compared with one that runs it.
 
-In: a call that the guards let through. Out: what it gives, or a TraceError that says what the body gives in its place, and the line from
-which on it does something else. The body runs in a trial, which leaves tensors, gradients and random generators as they were.
+In: a call that the guards let through. Out: its result, or a TraceError that tells the body's
+result and the line at which the body differs. The body runs in a trial, which leaves tensors,
+gradients and random generators as they were.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 class Trial:
-    """One call whose body runs first, without consequences."""
+    """One call whose body runs first, as a trial that leaves nothing changed."""
 
     def __init__(
         self,
@@ -70,7 +71,9 @@ class Trial:
             self._differs = "the body returns other containers or other values that are no tensors"
 
     def run_direct(self, leaves: list[Tensor], number: int) -> list[Tensor] | None:
-        """`TraceFunction.run_direct`; TraceError where its results, or what it updates, are not the body's."""
+        """Runs `TraceFunction.run_direct`. TraceError if its results, or the tensors that it
+        updates, differ from the body's.
+        """
         changed = {id(tensor) for tensor, is_grad, _ in self._changed if not is_grad}
         kept = [(tensor, Tensor(tensor)) for tensor in self._function.updated(number) if id(tensor) not in changed and self._was_there(tensor)]
         flat = self._function.run_direct(leaves, number)

@@ -74,7 +74,7 @@ def names_in(code: types.CodeType) -> set[str]:
 
 
 def words_in(code: types.CodeType) -> set[str]:
-    """Its names, and its texts, which may be names for getattr()."""
+    """Returns the names in code, and its texts, which may be names for getattr()."""
     return {word for part in codes_of(code) for word in (*part.co_names, *part.co_consts) if isinstance(word, str)}
 
 

@@ -17,7 +17,7 @@ _SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%(\s*of\s+RAM)?\s*", re.ASCII | re.IG
 
 
 def _environment_int(name: str, value: int) -> int:
-    """``MGB_SUBLINEAR_MEMORY_*`` variables win over what the program says."""
+    """Reads a ``MGB_SUBLINEAR_MEMORY_*`` variable, which overrides the program's value."""
     text = os.environ.get(name)
     if text is None:
         return value
@@ -43,7 +43,7 @@ def _share(text: Any, match: re.Match[str]) -> float:
 
 
 def _memory_of_machine() -> int:
-    """Physical memory, or what the process's control group may have of it."""
+    """Returns the bytes of physical memory, or the limit of the process's control group."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         with open("/sys/fs/cgroup/memory.max") as file:

@@ -97,7 +97,9 @@ class Results:
         self.count = len(items)
 
     def names(self, given: str | Iterable[str] | None, may_be_none: bool = False) -> list[str]:
-        """The names of the outputs, or [] for those of the operators that make them. may_be_none: without results, it updates its state."""
+        """Returns the names of the outputs, or [] to take those of their operators. may_be_none:
+        whether it may have no results, as it updates its state.
+        """
         if self.fault:
             raise TypeError(
                 f"dump: the function returns a {self.fault}\n"
@@ -226,7 +228,9 @@ class Dumping(Part[_P]):
     _lookups: list[tuple[Callable[[], object], object]] = []  # core.scopes.lookups
 
     def _named_body(self, *args: Any, **kwargs: Any) -> Any:
-        """The body, run so that parameters, and in a recording for dump modules, are noted with their names."""
+        """Runs the body and notes parameters with their names; in a recording for dump, modules
+        too.
+        """
         outside = recording.set(True)
         try:
             for name, value in self._outside_tensors():
@@ -236,7 +240,7 @@ class Dumping(Part[_P]):
             recording.reset(outside)
 
     def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
-        """The body, whose inputs and results are noted."""
+        """Runs the body and notes its inputs and results."""
         places: Callable[[], dict[str, Tensor]] = lambda: dict(self._outside_tensors())  # noqa: E731
         if _core.is_recording():
             places = functools.partial(tensor_places, self.__wrapped__, kwargs)

@@ -1,6 +1,6 @@
 """Guards of ``trace(without_host=True)``: what a recording could read besides its tensors.
 
-A call without the Python body is right only while everything that the body would read is as it was.
+A call without the Python body is right only while everything that the body would read is unchanged.
 All that it reaches (walk.py) is noted before the function is recorded, compared after it (a body that
 changes what it reads is recorded again in each call) and before each later call.
 """
@@ -69,8 +69,8 @@ class Guards:
     ) -> Guards | None:
         """The guards of a call with other sizes, without a walk; None if only a walk can tell.
 
-        A body finds the same things where all facts hold, so both share the facts and the memory
-        that they take. What a walk notes of one call (gradients, ids, arguments that the body also
+        If all facts hold, a body finds the same things, so both share the facts and their memory.
+        What a walk notes of one call (gradients, ids, arguments that the body also
         reaches, numbers of an optimizer) is never shared.
         """
         walk = self._walk
@@ -92,11 +92,13 @@ class Guards:
         return lambda flat: unflatten(tree, iter(flat), {})
 
     def has_seen(self, value: object) -> bool:
-        """Was it there before the body ran, where the body can find it?"""
+        """Whether it was there before the body ran, where the body can find it."""
         return id(value) in self._walk.seen
 
     def leave_grads_of(self, tensors: list[Tensor], kwargs: dict[str, Any], leaves: list[Tensor]) -> None:
-        """Each call sets their ``.grad`` anew, and asks by itself whether it was None."""
+        """Leaves the ``.grad`` of these tensors to each call, which sets them anew and checks
+        whether they were None.
+        """
         self._walk.kept += tensors
         own = {id(tensor) for tensor in tensors}
         if self._walk.reads_grads:
@@ -118,7 +120,7 @@ class Guards:
         return reason and f"{reason}, by the body itself"
 
     def reason(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> str | None:
-        """None while everything reads the same, else what changed."""
+        """Returns what has changed; None while everything reads the same."""
         if not same(_structure_of(args, kwargs, []), self._structure):
             return "the call has other arguments"
         if any(leaves[place].grad is not self._grads[place] for place in self._grad_places):
@@ -161,7 +163,9 @@ def _ids_of(leaves: list[Tensor]) -> list[int]:
 
 
 def _structure_of(args: tuple[Any, ...], kwargs: dict[str, Any], held: list[tuple[Any, str]]) -> tuple[Any, ...]:
-    """Tensors among the positional arguments are inputs; the rest is compared. ``held`` gets what a body reads of them, with names."""
+    """Returns what is compared of the arguments; tensors among the positional ones are inputs.
+    ``held`` gets what a body reads of them, with names.
+    """
     positional = tuple(_shape_of(value, f"argument {i}", held) for i, value in enumerate(args))
     held += ((value, f"argument {name}") for name, value in kwargs.items())
     return positional, tuple((name, _keyword(value)) for name, value in kwargs.items())

@@ -156,7 +156,7 @@ def largest_batch(
 
 
 class _Arguments:
-    """Arguments of a call, whose batch can be another one."""
+    """Arguments of a call, which can be given another batch."""
 
     def __init__(self, fn: trace[..., Any], args: tuple[Any, ...], batch_axis: int | Mapping[str | int, int | None]) -> None:
         self._leaves: list[Tensor] = []
@@ -197,7 +197,7 @@ class _Arguments:
 
 
 def _resized(x: Tensor, axis: int, extent: int) -> Tensor:
-    """A tensor like this with another extent; its values mean nothing."""
+    """Makes a tensor like this with another extent; its values mean nothing."""
     shape = list(x._tuple_shape)
     axis %= len(shape)
     shape[axis] = extent
@@ -225,7 +225,8 @@ def _paths(path: str, value: Any) -> list[str]:
 
 
 def _by_name(axes: Mapping[str | int, int | None], names: list[str], paths: list[str]) -> list[int | None]:
-    """The axis of each path: that of the longest key which is it, or begins it."""
+    """Returns the axis of each path: that of the longest key which equals it or is its beginning.
+    """
     named = {names[key] if isinstance(key, int) and -len(names) <= key < len(names) else str(key): axis for key, axis in axes.items()}
     used: set[str] = set()
     found: list[int | None] = []
@@ -239,7 +240,7 @@ def _by_name(axes: Mapping[str | int, int | None], names: list[str], paths: list
 
 
 class _Search:
-    """Between the largest batch that fits and the smallest that does not."""
+    """A search between the largest batch that fits and the smallest that does not."""
 
     def __init__(self, limit: int, plan: Callable[[int, int], MemoryPlan]) -> None:
         self.limit = limit

@@ -26,7 +26,7 @@ READ = (
 
 
 def _functions(trace: TracebackType | None) -> set[str]:
-    """The names of those that were running."""
+    """Returns the names of the functions that were running."""
     names = set()
     while trace is not None:
         names.add(trace.tb_frame.f_code.co_qualname)

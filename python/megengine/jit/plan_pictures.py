@@ -31,7 +31,8 @@ COLOURS = {
 
 
 def _chart(name: str, height: int, shapes: str, top: str, bottom: str, steps: int) -> str:
-    """A picture as wide as the page between its axes, whose words keep their size when the picture is narrow."""
+    """Makes a picture as wide as the page, with axes; its words keep their size when it is narrow.
+    """
     # Styles stand here, because a notebook's cell has no style sheet of ours.
     ends = "display:flex;justify-content:space-between"
     return (
@@ -52,7 +53,9 @@ def _hover(buffer: PlannedBuffer) -> str:
 
 
 def _placed(plan: MemoryPlan) -> Iterator[tuple[PlannedBuffer, int, int, int]]:
-    """Each buffer with its offset and its steps; what is not in the arena lies above it, for the whole call."""
+    """Returns each buffer with its offset and steps; buffers outside the arena lie above it, for
+    the whole call.
+    """
     top = plan.arena_bytes
     for buffer in plan.buffers:
         if not buffer.bytes or buffer.use == "constant":

@@ -44,7 +44,9 @@ def figures(plan: MemoryPlan) -> list[tuple[str, int]]:
 
 
 def hidden_part(plan: MemoryPlan) -> list[tuple[str, str]]:
-    """The part of the transfers to a file that runs beside steps, in words; none where there are no such transfers."""
+    """Returns the share of the transfers to a file that runs beside steps, in words; "" without
+    such transfers.
+    """
     if not plan.transfer_seconds:
         return []
     hidden = max(0.0, 1 - plan.waiting_seconds / plan.transfer_seconds)
@@ -68,7 +70,7 @@ def thinned(curve: tuple[CurvePoint, ...], rows: int = _CURVE_ROWS) -> list[Curv
 
 
 def curve_text(plan: MemoryPlan) -> str:
-    """A line for each plan: its bytes as a bar, and its cost beside that of the cheapest."""
+    """Returns a line for each plan: its bytes as a bar, and its cost relative to the cheapest."""
     lines = ["  bytes of a call against the estimated time of a step; *: this plan"]
     most, cheapest = max(point.bytes for point in plan.curve) or 1, plan.curve[0].seconds or 1.0
     points = thinned(plan.curve)
@@ -86,7 +88,7 @@ def outside_rows(plan: MemoryPlan) -> list[tuple[str, str, str]]:
 
 
 def plan_text(plan: MemoryPlan, name: str) -> str:
-    """All of it, under the function's name."""
+    """Returns the whole text of a plan, under the function's name."""
     lines = [name]
     lines += [f"  {words:<50} {size_text(size):>10} {size:>16,}" for words, size in figures(plan)]
     lines += [f"  {words:<50} {text:>10}" for words, text in hidden_part(plan)]

@@ -45,23 +45,25 @@ WRAPPERS: dict[type, tuple[str, ...]] = {
 
 
 def _loaded(*paths: str) -> tuple[type, ...]:
-    """Those of these classes whose modules the program has loaded: before that nothing is an instance of them, and loading them here is slow."""
+    """Returns the classes whose modules the program has loaded. Others have no instances yet, and
+    loading them here is slow.
+    """
     found = (getattr(sys.modules.get(module), name, None) for module, _, name in (path.rpartition(".") for path in paths))
     return tuple(kind for kind in found if kind is not None)
 
 
 def opaque() -> tuple[type, ...]:
-    """Kinds without anything that could change."""
+    """Returns the kinds whose objects hold nothing that could change."""
     return (*_OPAQUE, *_loaded("fractions.Fraction", "uuid.UUID"))
 
 
 def pickled() -> tuple[type, ...]:
-    """Kinds that change unseen, and are compared by their pickles."""
+    """Returns the kinds whose changes cannot be seen, and which are compared by their pickles."""
     return (bytearray, *_loaded("numpy.random.Generator", "numpy.random.RandomState", "random.Random", "array.array"))
 
 
 def _sources() -> tuple[type, ...]:
-    """Kinds that give random numbers, unless a program gives a seed."""
+    """Returns the kinds that give random numbers, unless a program gives a seed."""
     return _loaded("random.Random", "numpy.random.RandomState", "numpy.random.Generator", "numpy.random.BitGenerator")
 
 
@@ -86,7 +88,7 @@ UNSEEN = {
     "localcontext", "gi_frame", "getrefcount", "locked", "acquire", "isEnabledFor", "getEffectiveLevel", "hasHandlers", "getChild", "manager",
 }  # fmt: skip
 FILLS = {"append", "extend", "add"}  # code that only calls these on a container does not read it
-# Methods that change what they are called on; of arrays those that no operator has.
+# Methods that change their object; of arrays only those without an operator of the same effect.
 WRITES = FILLS | {
     "insert", "pop", "popitem", "popleft", "appendleft", "clear", "update", "remove", "discard", "setdefault",
     "sort", "reverse", "fill", "tofile", "dump", "resize", "write", "writelines", "put",
@@ -113,7 +115,7 @@ class Library(NamedTuple):
 
 
 class _AllBut(frozenset[str]):
-    """Every name but these."""
+    """A set of all names except these."""
 
     def __contains__(self, name: object) -> bool:
         return not super().__contains__(name)
@@ -249,6 +251,6 @@ def refuse_impure(module: str | None, what: str) -> None:
 
 
 def refuse_foreign(value: types.FunctionType | type, name: str) -> None:
-    """Unwatchable for a function or a class of a library that is not known to be pure."""
+    """Raises Unwatchable for a function or a class of a library that is not known to be pure."""
     refuse_impure(value.__module__, f"the body reaches {name}")
     refuse_by_object(value, name)

@@ -1,4 +1,4 @@
-"""`Replay`: a function that somebody else guards."""
+"""`Replay`: a recorded function whose guards the caller keeps."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _NOT_HELD = (type, types.ModuleType, Module)  # their contents existed before th
 
 
 def _others(tree: Any) -> list[Any]:
-    """The leaves of a tree that are no tensors and no plain values."""
+    """Returns the leaves of a tree that are neither tensors nor plain values."""
     if type(tree) is Branch:
         return [leaf for part in tree.parts for leaf in _others(part)]
     return [] if tree is LEAF or is_plain(tree) else [tree]

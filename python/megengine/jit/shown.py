@@ -32,7 +32,7 @@ _Plan = TypeVar("_Plan", bound=MemoryPlan)
 
 
 class Shown(Part[_P]):
-    """The base of ``trace`` that reports what was made of the function."""
+    """The base of ``trace`` that reports plans, kernels and costs of the function."""
 
     def _facts(self) -> list[tuple[str, str]]:
         """Lists what a page cell and the repr show of the function, as (what, value)."""
@@ -172,7 +172,8 @@ class Shown(Part[_P]):
     def _plan_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None, card: str = ""
     ) -> tuple[MemoryPlan, Any]:
-        """The plan of a call that is not run, and what the call would return, on placeholders without values.
+        """Returns the plan of a call that is not run, and its results as placeholders without
+        values.
 
         memory_limit: bytes, in place of the function's own. card: a described GPU, in place of the device of the arguments.
         """
@@ -186,7 +187,7 @@ class Shown(Part[_P]):
     def _planner(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None
     ) -> tuple[_core.TraceFunction, Any]:
-        """A call that was recorded, and is not run; what it would return."""
+        """Records a call without running it; returns it, and its results as placeholders."""
         options = self._options.copy()
         options.symbolic = options.only_plan = True
         options.pipeline.memory.only_looks = with_curve

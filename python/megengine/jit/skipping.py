@@ -1,7 +1,8 @@
 """Calls of ``trace(without_host=...)``: when the body must run, and what is recorded for calls without it.
 
-In: a call that the extension does not answer by the facts of a version (python/bindings/facts.h). Out: its result, of a program whose guards
-hold, or of the body, which is recorded, or walked where "auto" finds that it must run.
+In: a call that the extension cannot answer by the facts of a version (python/bindings/facts.h).
+Out: the result of a program whose guards hold, or of the body, which is recorded, or only run if
+"auto" finds that it must.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Skipping(Part[_P]):
         return (self._skipped - 1) % self._check_interval == 0
 
     def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
-        """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""
+        """Runs one call with the body, which shows whether later calls need it: the first is
+        recorded as usual, the second for calls without the body.
+        """
         from .effects import acting_part  # slow to import
 
         if self._function.version is None or any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(args)):
@@ -116,7 +119,7 @@ class Skipping(Part[_P]):
         return result
 
     def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
-        """One call with the body, recorded for calls without it."""
+        """Runs one call with the body, and records it for calls without it."""
         from .guards import Guards  # slow to import
 
         last, self._guards = self._guards, None

@@ -104,7 +104,9 @@ if TYPE_CHECKING:
         """The traced function that the decorator returns."""
 
     class _Method(Shown[...], ManualSteps[...], Dumping[...], Generic[_P, _R]):
-        """A traced function that is the method of an object: it has what the function has, and is called without the object."""
+        """A traced function as the method of an object: it has the function's attributes, and is
+        called without the object.
+        """
 
         __func__: trace[..., _R]
         __self__: object
@@ -291,7 +293,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
         self._graph_opt_config = graph_opt_config
         # record_only never runs anything
         self._without_host = bool(without_host) and not record_only
-        # With "auto": recordings that were in vain, how many calls run the body before the next, and how many will after it.
+        # With "auto": the number of useless recordings, calls that run the body before the next one, and calls after that.
         self._trials = 0 if without_host == "auto" else None
         self._walks, self._pause = 0, 8
         self._imperative = imperative
@@ -332,7 +334,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
 
     @staticmethod
     def _own_names() -> frozenset[str]:
-        """The attributes that each traced function has: what else there is, a program has put there."""
+        """Returns the attributes that each traced function has; a program has set all others."""
         return frozenset(name for name in trace.__init__.__code__.co_names if name.startswith("_"))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -378,13 +380,15 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
             return self._call(*args, **kwargs)
 
     def _call_as_part(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """A call inside another trace, whose recorder sees everything, or inside an open GradManager, which needs the values between."""
+        """Runs a call inside another trace, whose recorder sees everything, or inside an open
+        GradManager, which needs intermediate values.
+        """
         if trace.enabled and not self._is_part:
             self._tell_of_part()
         return self.__wrapped__(*args, **kwargs)
 
     def _call(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
-        """Any other call that the extension cannot answer from the last ones."""
+        """Runs any other call that the extension cannot answer from earlier ones."""
         if self._share:
             self._settle_share(args, kwargs)
         if trace._planned_by is not None:
@@ -437,7 +441,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
         return self._run_body(self._function, args, kwargs)
 
     def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of the body, whose calls ``function`` records or matches."""
+        """Runs the body, whose calls ``function`` records or matches, and returns its result."""
         if self._flattens and not kwargs and _core.are_tensors(args):
             leaves: list[Any] = list(args)
         else:
@@ -471,9 +475,9 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
         return result
 
     def _compiling(self) -> contextlib.AbstractContextManager[None]:
-        """Around what may plan and compile: a call that records, or the one behind it.
-
-        From before the body: to show something lets other threads run, and they should not meet what it rebinds.
+        """Surrounds a call that may plan and compile: one that records, or the next one. It begins
+        before the body, because showing progress lets other threads run, which must not see what
+        the body rebinds.
         """
         return while_waiting(f"compiling {self._name_of_function()}", part=_core.searched_part)
 

@@ -1,6 +1,6 @@
 """The walk over everything that a skipped body could read besides its tensors.
 
-From the function, everything is reached that its code names: globals, closure cells, default
+It follows from a function all that its code names: globals, closure cells, default
 arguments, objects with their attributes and classes, containers with their items, and the functions
 that these hold. In: such things. Out: a fact for each, with its name; `Unwatchable` for what is not on
 the closed list (reach.py).
@@ -107,7 +107,7 @@ class Walk:
             self._queue.append((value, name))
 
     def _entry(self, table: dict[str, Any], key: Any, name: str) -> None:
-        """One entry of a namespace, which may also be missing."""
+        """Visits one entry of a namespace, which may also be missing."""
         self.watch("entry", table, name, key)
         value = table.get(key, MISSING)
         # modules are watched by what code takes from them
@@ -183,7 +183,7 @@ class Walk:
     # ---- code
 
     def _visit_builtin(self, value: Any, name: str) -> None:
-        """A function of C, or a method of an object of C."""
+        """Visits a function of C, or a method of an object of C."""
         owner = getattr(value, "__self__", None)
         if owner is None or isinstance(owner, types.ModuleType) or value.__module__ == "megengine.core.ops":
             reach.refuse_foreign(value, name)
@@ -237,7 +237,7 @@ class Walk:
                     self._later(held, read)
 
     def _method(self, kind: type, name: str) -> None:
-        """A method of ours, which a program may replace."""
+        """Visits a method of ours, which a program may replace."""
         for base in kind.__mro__:
             if (base is kind or name in vars(base)) and (id(base), name) not in self._methods:
                 self._methods.add((id(base), name))
@@ -296,7 +296,7 @@ class Walk:
         return True
 
     def _visit_handed_on(self) -> bool:
-        """Was there anything left to visit?"""
+        """Visits modules that were handed on; returns whether there was anything left to visit."""
         before = len(self._handed_on)
         is_new = False
         for module, read, taken in [*self._handed_on.values()]:
@@ -307,7 +307,9 @@ class Walk:
         return is_new or len(self._handed_on) > before
 
     def _setting(self, module: types.ModuleType, name: str, shown: str) -> None:
-        """A property of a module of ours, as `config` has them: a value that a program sets."""
+        """Visits a property of a module of ours, such as those of `config`: a value that a program
+        sets.
+        """
         value = getattr(module, name)
         self._check(lambda: same(getattr(module, name), value), shown)
 
@@ -336,7 +338,7 @@ class Walk:
             self._later(base, base.__name__)
 
     def _visit_object(self, value: Any, name: str) -> None:
-        """An instance: its class, its items when it is a container, its attributes."""
+        """Visits an instance: its class, its items if it is a container, its attributes."""
         if isinstance(value, ManualSteps):  # a program keeps it beside what its body reads; in a trace it is its function
             own_names = value._own_names()
             self._read(lambda: (value.__wrapped__, *_added_to(value, own_names)), name)
@@ -408,7 +410,9 @@ class Walk:
                 self._later(item, f"{name}.{key}")
 
     def _visit_options(self, optimizer: Optimizer, name: str) -> None:
-        """Its numbers are read anew in each call; whether they are zero decides what is done."""
+        """Visits an optimizer's options: numbers are read anew in each call, but whether they are
+        zero is a fact.
+        """
         decided, held, values = watched.options(optimizer), watched.held_options(optimizer), watched.values_of(optimizer)
 
         def is_alike() -> bool:
@@ -424,7 +428,9 @@ class Walk:
         self.checks_of_body.append((lambda: same(watched.values_of(optimizer), values), name))
 
     def _visit_opaque(self, value: Any, name: str) -> None:
-        """Something of C: an iterator, random numbers, bytes. Its pickle says whether it moved on."""
+        """Visits an object of C: an iterator, random numbers, bytes. Its pickle tells whether it
+        has moved on.
+        """
         if inspect.isgenerator(value) or inspect.iscoroutine(value):
             raise Unwatchable(f"the body reaches the generator {name}")
         kind = type(value)

@@ -63,7 +63,7 @@ class _ConvNd(Weighted):
         padding_mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """None: the layer has no such setting."""
+        """Takes the settings of a convolution; None means that the layer has no such setting."""
         super().__init__(**kwargs)
         check_extents(self, in_channels=in_channels, out_channels=out_channels, groups=groups)
         if in_channels % groups or out_channels % groups:

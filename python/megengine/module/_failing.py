@@ -1,4 +1,6 @@
-"""Errors that pass through calls of modules: they say which layer failed, by its path from the outermost module."""
+"""Adds the path of the failing layer, from the outermost module, to errors that pass through calls
+of modules.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ def normalization(
 
 
 def beside_weight(factor: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
-    """``factor``, of each output channel, in the shape that sets it beside the elements of the layer's weight.
+    """Returns the ``factor`` of each output channel in a shape that broadcasts to the layer's
+    weight.
 
     transposed: the weight is one of a transposed 2-d convolution.
     """

@@ -20,9 +20,9 @@ _T = TypeVar("_T")
 
 
 def with_state_of(module: object, cls: type[_T], standing_for: object = None) -> _T:
-    """A ``cls`` in place of ``module``: the same attributes, name and mode, and hooks that can be changed by themselves.
-
-    standing_for: whose name, mode and hooks it has instead. Raises ValueError for a module with a ``forward`` of its own, which would
+    """Makes a ``cls`` that replaces ``module``: it has the same attributes, name and mode, and
+    copies of the hooks. standing_for: a module whose name, mode and hooks it takes instead. Raises
+    ValueError for a module with a ``forward`` of its own, which would
     be called instead of that of ``cls``.
     """
     if "forward" in module.__dict__:

@@ -20,7 +20,8 @@ def check_extents(layer: Module, **extents: object) -> None:
 
 
 class Weighted(Module):
-    """weight: normal with variance 1 / fan-in at first. bias: zero at first; None if there is none."""
+    """Base with a weight, first normal with variance 1 / fan-in, and a bias, first zero, or None.
+    """
 
     weight: Parameter
     bias: Parameter | None
@@ -37,7 +38,7 @@ class Weighted(Module):
 
 
 class Relu(Module):
-    """Goes before a layer among the bases of a class, which is then relu(layer(x))."""
+    """Makes a class compute relu(layer(x)), if it stands before the layer among its bases."""
 
     def forward(self, inp: Tensor) -> Tensor:
         """Returns the relu of the result of the layer.

@@ -755,7 +755,9 @@ def _no_more(kwargs: dict[str, Any]) -> None:
 
 
 def _not_initialized(module: Module, assigned: str) -> AttributeError:
-    """The error of a subclass whose ``__init__`` did not call that of Module, before ``assigned``."""
+    """Returns the error of a subclass whose ``__init__`` did not call that of Module before it
+    assigned ``assigned``.
+    """
     kind, _, name = assigned.partition(" ")
     what = f"{type(module).__name__} assigns {name}" if name else f"{type(module).__name__} is used"
     return AttributeError(

@@ -63,7 +63,7 @@ class _TransformerLayer(Module):
             setattr(self, f"dropout{part}", Dropout(dropout))
 
     def _added(self, x: Tensor, part: int, work: Callable[[Tensor], Tensor]) -> Tensor:
-        """``x`` and what part number ``part`` makes of it, normalized before or behind."""
+        """Adds the result of part number ``part`` to ``x``, with normalization before or after."""
         norm, dropout = getattr(self, f"norm{part}"), getattr(self, f"dropout{part}")
         return x + dropout(work(norm(x))) if self.norm_first else norm(x + dropout(work(x)))
 

@@ -1,4 +1,6 @@
-"""Building an fx graph from ONNX values: which are known while loading, which are computed, which are parameters."""
+"""Builds an fx graph from ONNX values: some are known while loading, others are computed, others
+are parameters.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,10 @@ _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 
 @dataclass
 class Operand:
-    """A value of the ONNX graph. array: what it holds, where that is known.
-
-    shape: None if it is not known, and in the place of extents that differ from call to call. dtype: ours, "" unknown.
+    """A value of the ONNX graph. array: its elements, if known. shape: None if it is not known;
+    None also stands for extents that differ from call to call. dtype: our dtype, "" if unknown.
     is_of_sizes: it follows from extents and constants alone.
-    narrow: TensorProto's number of the dtype in the file, where a wider one holds it.
+    narrow: TensorProto's number of the dtype in the file, if a wider one holds it.
     """
 
     name: str
@@ -43,12 +44,14 @@ class Operand:
     is_tensor: bool = True  # else a sequence, or an optional value
 
     def hold(self, array: np.ndarray) -> None:
-        """The value is known."""
+        """Holds a known value."""
         self.array, self.shape, self.dtype = array, array.shape, held_as(array.dtype.name)
 
     @property
     def is_small(self) -> bool:
-        """Known, no parameter, and small enough to be held by each graph that reads it. Whole numbers are never parameters."""
+        """Whether it is known, no parameter, and small enough that each graph that reads it may
+        hold it. Whole numbers are never parameters.
+        """
         return self.array is not None and (not self.is_stored or self.array.dtype.kind in "iub") and self.array.size <= MOST_ELEMENTS
 
     @property
@@ -65,7 +68,7 @@ class Operand:
         return f"{self.dtype or '?'} {extents}"
 
     def may_become(self, other: Operand) -> bool:
-        """Can both be of one type, as far as that is known?"""
+        """Whether both can be of one type, as far as that is known."""
         if self.dtype and other.dtype and self.dtype != other.dtype:
             return False
         if self.shape is None or other.shape is None:
@@ -77,7 +80,7 @@ class Operand:
         return self.dtype in REAL
 
     def plain(self) -> Any:
-        """The array as numbers: a tuple of 1-d ones, a single number of 0-d ones."""
+        """Returns the array as numbers: a tuple for a 1-d array, a single number for a 0-d one."""
         if self.array is None:
             raise AssertionError("self.array is not None does not hold")
         array = self.array.astype(np.float64) if self.array.dtype.kind not in "iub" else self.array
@@ -111,7 +114,9 @@ class Builder:
     # -- names -----------------------------------------------------------------------------------
 
     def path_of(self, name: str) -> str:
-        """A free attribute path like ``name``: its dots lead through modules, no step hides anything of theirs."""
+        """Returns a free attribute path like ``name``: its dots lead through modules, and no step
+        hides an attribute of theirs.
+        """
         steps = [re.sub(r"^_+", "", step) or "x" for step in name.split(".")]
         steps = [f"{step}_" if step in _RESERVED else step for step in steps]
         path, number = ".".join(steps), 0
@@ -162,7 +167,7 @@ class Builder:
         return self.graph.call_function(function, args, kwargs)
 
     def module(self) -> fx.GraphModule:
-        """The finished module, without what only shape arithmetic read."""
+        """Returns the finished module, without tensors that only shape arithmetic reads."""
         self.graph.eliminate_dead_code()
         return fx.GraphModule(self.attributes, self.graph, "OnnxModel")
 

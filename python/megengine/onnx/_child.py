@@ -32,7 +32,9 @@ def inline(model: onnx.ModelProto, *ops: str) -> onnx.ModelProto:
 
 
 def add_defaults(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """The inliner leaves references to attributes that a node does not have."""
+    """Adds default attributes, because the inliner leaves references to attributes that a node
+    lacks.
+    """
     given = {attribute.name for attribute in node.attribute}
     opset = max(entry.version for entry in model.opset_import if entry.domain in (node.domain, node.domain or "ai.onnx"))
     for name, row in onnx.defs.get_schema(node.op_type, opset, node.domain).attributes.items():

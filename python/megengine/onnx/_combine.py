@@ -1,4 +1,4 @@
-"""Rewriting a recording before it is written, where several of our ops are one of ONNX's, or none.
+"""Rewrites a recording before it is written: several of our ops may be one of ONNX's, or none.
 
 Each rule looks at one node and those that make its operands, and gives the node that stands for them all.
 """
@@ -45,7 +45,7 @@ class Makers:
         return float(array.reshape(())) if array is not None and array.size == 1 else None
 
     def replace(self, old: Node, new: Node) -> None:
-        """``new`` has the results of ``old``."""
+        """Gives ``new`` the results of ``old``."""
         self._makers.update(dict.fromkeys(new.outputs, new))
         self._uses.subtract(old.inputs)
         self._uses.update(new.inputs)
@@ -67,7 +67,9 @@ def rule(op: str) -> Callable[[Rule], Rule]:
 
 @rule("add")
 def _biased(makers: Makers, add: Node) -> Node | None:
-    """A convolution or a product of two matrices, and the addition of a bias along its channels or columns."""
+    """Joins a convolution or a product of two matrices with the addition of a bias along its
+    channels or columns.
+    """
     for product, bias in (add.inputs, add.inputs[::-1]):
         if bias not in makers.recording.constants or makers.shape(product) != makers.shape(add.outputs[0]):
             continue

@@ -1,4 +1,5 @@
-"""Open extents in an export. The model is recorded at several sizes; what differs between the recordings depends on them.
+"""Open extents in an export. The model is recorded at several sizes; numbers that differ between
+the recordings depend on them.
 
 An attribute or an extent follows the sizes as coefficient * (product of some of them) + offset. That is fitted to recordings in
 each of which one size is another, and checked on one in which all are. Where it does not hold, the model cannot be
@@ -37,7 +38,7 @@ class Dim:
         return f"{text}{self.offset:+d}" if self.offset else text
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """Its value for sizes of the symbols."""
+        """Returns its value for sizes of the symbols."""
         return self.coefficient * prod(sizes[symbol] for symbol in self.symbols) + self.offset
 
 

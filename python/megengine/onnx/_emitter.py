@@ -1,4 +1,4 @@
-"""Building an ONNX graph: names, constants, nodes. Knows no op of ours."""
+"""Builds an ONNX graph: names, constants, nodes. It knows no op of ours."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Emitter:
     # -- values ----------------------------------------------------------------------------------
 
     def fresh(self, wanted: str) -> str:
-        """A name that nothing has."""
+        """Returns a new name."""
         name, number = wanted, 0
         while name in self._taken:
             number += 1
@@ -114,7 +114,9 @@ class Emitter:
         return name
 
     def constant(self, value: ArrayLike, dtype: DTypeLike | None = None) -> str:
-        """A tensor that is not a parameter: a Constant, equal ones once; a large one is stored beside the parameters."""
+        """Returns a tensor that is not a parameter: a Constant, shared by equal ones; a large one
+        is stored beside the parameters.
+        """
         array = np.asarray(value, dtype)
         if array.size > 64:
             return self.initializer(array, f"{self._base or 'graph'}.constant")
@@ -155,7 +157,7 @@ class Emitter:
         raise KeyError(symbol)
 
     def _lead(self, op_type: str, *inputs: str, **attrs: Any) -> str:
-        """A node before all others; equal ones are made once."""
+        """Puts a node before all others; equal ones are made once."""
         key = (op_type, inputs, tuple(sorted(attrs.items())))
         if key not in self._constants:
             name = self._constants[key] = self.fresh(f"sizes/{op_type}")

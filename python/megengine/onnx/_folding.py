@@ -36,7 +36,7 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
     if any(array is None or array.size > MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):
         return None
     if any(o is not None and o.is_stored and o.array is not None and o.array.dtype.kind == "f" for o in inputs):
-        return None  # a parameter stays one
+        return None  # a parameter stays a parameter
     if not _stays_small(node.op_type, arrays):
         return None
     values = _evaluated(node, {name: np.ma.filled(array, 1) for name, array in feeds.items()}, opset)

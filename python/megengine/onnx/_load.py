@@ -91,7 +91,9 @@ class Loader:
         self.values: dict[str, Operand] = {}
 
     def load(self, given: list[Any], large: dict[str, Any]) -> fx.GraphModule:
-        """The model as a module. given: its inputs. large: its tensors that the graph has as inputs, too."""
+        """Returns the model as a module. given: its inputs. large: its tensors that are also inputs
+        of the graph.
+        """
         self._add_tensors([*self.graph.initializer, *large.values()])
 
         def probe(unknown: Tensor) -> None:
@@ -106,7 +108,9 @@ class Loader:
         return self.module()
 
     def held(self, graph: Any, given: Sequence[list[Any] | None], outside: Mapping[str, Operand], states: Sequence[Operand] = ()) -> Loader:
-        """A graph that a node holds, loaded. given: values of its own inputs (`Probes.of`), where they are known."""
+        """Loads a graph that a node holds. given: values of its own inputs (`Probes.of`), if they
+        are known.
+        """
         inner = Loader(graph, self.opset, self.problems, self.probes.runs)
         inner.probes.unknown = self.probes.unknown
         inner._add_tensors(graph.initializer)
@@ -150,7 +154,7 @@ class Loader:
                 operand.hold(np.zeros(0, np.float32))
 
     def _add_all(self, inputs: list[Any]) -> None:
-        """Inputs and nodes. Runs inside a recording, so that probing computes nothing."""
+        """Adds inputs and nodes. It runs inside a recording, so that probing computes nothing."""
         for info in inputs:
             try:
                 dtype, element_type = dtype_of(_element_type(info.type)), info.type.tensor_type.elem_type
@@ -171,7 +175,7 @@ class Loader:
                 progress.update()
 
     def _take(self, operand: Operand, values: list[Any] | None) -> None:
-        """An input. values: as `Probes.of` gives them."""
+        """Takes an input. values: those of `Probes.of`."""
         name = re.sub(r"\W+", "_", operand.name).strip("_") or "x"
         operand.node = self.builder.graph.placeholder(name if name.isidentifier() else f"x_{name}")
         self.values[operand.name] = operand
@@ -232,7 +236,7 @@ class Loader:
             self.probes.describe(self.values[name])
 
     def _add_branch(self, node: Any, condition: bool) -> None:
-        """The nodes of the branch that a condition takes which is known."""
+        """Adds the nodes of the branch that a known condition takes."""
         branch = held_graphs(node)["then_branch" if condition else "else_branch"]
         self._add_tensors(branch.initializer)
         for inner in branch.node:
@@ -269,7 +273,7 @@ class Loader:
             self.values[name].is_of_sizes = application.is_of_sizes
 
     def _name_results(self, node: Any, made: fx.Node, is_sequence: bool) -> None:
-        """is_sequence: also of one result."""
+        """Names the results. is_sequence: whether they are a sequence, even of one result."""
         if len(node.output) == 1 and not is_sequence:
             self.values[node.output[0]].node = made
         else:
@@ -279,7 +283,9 @@ class Loader:
 
 
 def _element_type(kind: Any) -> int:
-    """TensorProto's number of the tensors in a type: of a tensor, of a sequence, or of an optional value. ValueError for others."""
+    """Returns TensorProto's number of the tensors in a type: a tensor, a sequence, or an optional
+    value. ValueError for others.
+    """
     while not kind.HasField("tensor_type"):
         if not (kind.HasField("sequence_type") or kind.HasField("optional_type")):
             raise ValueError("inputs that are neither tensors nor sequences of them")
@@ -307,7 +313,9 @@ def _attributes(node: Any) -> dict[str, Any]:
 
 
 def _plain(value: int | float | bytes) -> Any:
-    """Texts as such; of floats the shortest number with the same float32, which is what the file holds."""
+    """Returns texts unchanged, and for a float the shortest number with the same float32, which the
+    file holds.
+    """
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return float(str(np.float32(value))) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Shapes and dtypes of values, by running the new nodes on placeholders while a model is loaded.
+"""Finds shapes and dtypes of values by running new nodes on placeholders while a model is loaded.
 
 An extent that a model leaves open has several sizes, one a run: a result's extent is known if it is equal in all runs that
 succeed. Models compute with sizes (min(n, 512), n % 3, n // m): open extents are also small, odd, and very large one after the other.
@@ -66,17 +66,17 @@ class Probes:
     # Values of a node, or of a node made from it, for a graph that takes them; None if no run has one.
 
     def give(self, node: fx.Node, values: list[Any] | None) -> None:
-        """An input with such values."""
+        """Makes an input with such values."""
         if values is not None:
             self._values[node] = values
 
     def of(self, node: fx.Node) -> list[Any] | None:
-        """Its values."""
+        """Returns the values of an operand."""
         self.run_new_nodes()
         return self._values.get(node)
 
     def element_of(self, node: fx.Node, axis: int) -> list[Any] | None:
-        """Its slices along an axis."""
+        """Returns the slices of an operand along an axis."""
         values = self.of(node)
         return None if values is None else [self._element_of(value, axis) for value in values]
 
@@ -88,7 +88,7 @@ class Probes:
         return self._unread(shape, value.dtype)
 
     def scalar(self, dtype: str) -> list[Any]:
-        """A number that is not known."""
+        """Returns an unknown number."""
         return [self._unread((), dtype)] * len(self.runs)
 
     def run_new_nodes(self) -> None:

@@ -1,7 +1,7 @@
 """Reads a file or proto as a model that is safe to convert: checked, its tensors in memory, its ops
 those of opset 13 and up.
 
-Nothing that a file says of sizes or places is believed before it is compared with what is there.
+Sizes and places in a file are checked against its content before they are used.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read(source: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _is_bare(info: Any) -> bool:
-    """A tensor of which nothing says how many axes it has."""
+    """Whether the number of a tensor's axes is unknown."""
     return info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape")
 
 
@@ -199,7 +199,9 @@ def _modernized(model: Any) -> Any:
 
 
 def expanded(model: Any, known: Container[str]) -> Any:
-    """The model with operators that are not ``known`` replaced by the nodes by which ONNX defines them, where it does."""
+    """Replaces operators that are not ``known`` by the nodes that define them in ONNX, if there are
+    such.
+    """
     done: set[tuple[str, str]] = set()
     while True:
         used = {(own_domain(node), node.op_type) for node in model.graph.node if name_of(node) not in known}

@@ -58,7 +58,7 @@ class Recording:
     scales: dict[int, float] = field(default_factory=dict)  # scales of quantized constants
 
     def as_vector(self, value: int) -> int:
-        """A constant as a 1-d one under the same name, which the first one gives up."""
+        """Returns a constant as a 1-d one, which takes over its name."""
         dtype, shape = self.types[value]
         if len(shape) == 1:
             return value
@@ -137,7 +137,9 @@ def _tensors_of(function: Callable[..., Any]) -> list[Tensor]:
 
 
 def _name_outputs(recording: Recording, are_given: bool) -> None:
-    """A result that is an argument as it is gets a name of its own: in a file of ONNX a name is one value."""
+    """Gives a result that is an unchanged argument a name of its own: in an ONNX file a name is one
+    value.
+    """
     taken = {*recording.input_names, *recording.output_names}
     for place, name in enumerate(recording.output_names):
         if name not in recording.input_names:
@@ -178,7 +180,7 @@ def resized(args: object, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
 
 
 def _parameter_names(function: Callable[..., Any], places: list[int]) -> list[str]:
-    """The names of the positional parameters at ``places``; "" where they cannot be told."""
+    """Returns the names of the positional parameters at ``places``; "" if unknown."""
     of_graph = getattr(function, "_input_names", None)  # a traced module, whose forward takes anything
     if of_graph is not None:
         return [of_graph()[place] for place in places]
@@ -212,7 +214,7 @@ def _from_model(model: _core.Model, line: str = "") -> Recording:
 
 
 def _restore_scalars(recording: Recording, tensors: list[Tensor], results: list[Tensor]) -> None:
-    """Dumped models have vectors of one element for 0-d inputs and results; ONNX has 0-d tensors."""
+    """Restores 0-d inputs and results, which are vectors of one element in dumped models."""
     scalars = [value for value, tensor in zip(recording.inputs, tensors, strict=True) if tensor.ndim == 0]
     if not scalars:
         return

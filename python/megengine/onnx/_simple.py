@@ -1,5 +1,6 @@
-"""Nodes that are functions of `megengine.functional` as they stand. What is not here, or returns None, is a call of the
-counterpart in `megengine.onnx.functions`."""
+"""Nodes that are functions of `megengine.functional` as they stand. Other operators, and those for
+which the function here returns None, are calls of counterparts in `megengine.onnx.functions`.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ class Application:
 
     @property
     def gives_tensors(self) -> bool:
-        """Else results are sequences, or optional values."""
+        """Whether results are tensors; otherwise they are sequences, or optional values."""
         if self.op in ("Identity", "OptionalGetElement"):
             return bool(self.inputs[0].is_tensor)
         return self.op not in _GIVING_OTHERS
@@ -203,7 +204,7 @@ def _cast(a: Application) -> Operand | fx.Node | None:
 
 @simple("CastLike")
 def _cast_like(a: Application) -> fx.Node | None:
-    """The dtype of narrow numbers is known while a model is loaded only."""
+    """Converts CastLike; the dtype of narrow numbers is known only while a model is loaded."""
     like = a.inputs[1].narrow
     return a.call(cast, a.tensor(0), to=like, **a.attrs) if like else None
 
@@ -234,7 +235,7 @@ def _is_full(values: Any) -> bool:
 
 @simple("Reshape")
 def _reshape(a: Application) -> fx.Node | None:
-    """Extents of 0 are those of the operand."""
+    """Converts Reshape; extents of 0 are those of the operand."""
     shape = _target_shape(a.inputs[1])
     if shape is None or 0 in (a.inputs[0].shape or ()):
         return None
@@ -315,7 +316,7 @@ def _reduce(a: Application) -> fx.Node | None:
 
 
 def _even_padding(a: Application, dims: int) -> tuple[int, ...] | None:
-    """The padding of an axis when both sides have as much."""
+    """Returns the padding of an axis if both sides have the same."""
     pads = tuple(a.attrs.get("pads", (0,) * 2 * dims))
     is_even = a.attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID") and pads[:dims] == pads[dims:]
     return pads[:dims] if is_even and min(pads, default=0) >= 0 else None
@@ -323,7 +324,9 @@ def _even_padding(a: Application, dims: int) -> tuple[int, ...] | None:
 
 @simple("Conv")
 def _conv(a: Application) -> fx.Node | None:
-    """Weights of groups have them as their first axis here, biases the axes of the result."""
+    """Converts Conv; here weights of groups have a leading axis for these, and biases the axes of
+    the result.
+    """
     w, bias, groups = a.inputs[1], a.input(2), a.attrs.get("group", 1)
     dims = len(w.shape or ()) - 2
     padding = _even_padding(a, dims) if 1 <= dims <= 3 else None
@@ -338,14 +341,16 @@ def _conv(a: Application) -> fx.Node | None:
 
 
 def _window(values: Any) -> Any:
-    """One number for one axis."""
+    """Returns one number for one axis."""
     values = tuple(values)
     return values[0] if len(values) == 1 else values
 
 
 @simple("RNN", "GRU", "LSTM")
 def _recurrent(a: Application) -> fx.Node | None:
-    """Constant weights are stored as one op a direction takes them."""
+    """Converts recurrent layers; constant weights are stored in the form of our op, once for each
+    direction.
+    """
     op, (w, r, b) = a.node.op_type, (a.input(place) for place in (1, 2, 3))
     directions = 2 if a.attrs.get("direction") == "bidirectional" else 1
     modes = [recurrent.mode_of(op, number, **a.attrs) for number in range(directions)]
@@ -367,7 +372,7 @@ def _have_full_length(a: Application) -> bool:
 
 
 def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b: Operand | None) -> list[fx.Node | None]:
-    """Weights and biases of a direction, stored once for all nodes that share them."""
+    """Stores weights and biases of a direction, once for all nodes that share them."""
     key = (op, number, w.name, r.name, b and b.name)
     if key not in builder.laid_out:
         arrays = list(recurrent.laid_out(op, number, w.array, r.array, b and b.array, np.concatenate))
@@ -381,7 +386,9 @@ def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b:
 
 @simple("com.microsoft.DynamicQuantizeLSTM")
 def _recurrent_of_8_bits(a: Application) -> fx.Node | None:
-    """Constant weights are stored as real numbers, which no call has to make."""
+    """Converts recurrent layers of 8 bits; constant weights are stored as real numbers, so that no
+    call converts them.
+    """
     known = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
     if any(array is None for array in known):
         return None

@@ -67,7 +67,9 @@ def operands(emit: Emitter, call: Call, dtype: Any) -> list[str]:
 
 
 def calculated(emit: Emitter, call: Call, compute: Callable[..., str]) -> str:
-    """``compute`` of the operands in the dtype of the result; 8 and 16 bit integers and truths are computed in int32, and wrap or are true where not 0."""
+    """Computes in the dtype of the result; 8 and 16 bit integers and bools are computed in int32,
+    and then wrap or become true if not 0.
+    """
     if call.dtype.name in _NARROW:
         return emit.cast(compute(*operands(emit, call, np.int32)), call.dtype)
     return compute(*operands(emit, call, call.dtype))
@@ -270,7 +272,9 @@ CONVERTERS["round"] = _rounding(_half_away)
 
 
 def _floor_quotient(emit: Emitter, x: str, y: str, dtype: Any) -> str:
-    """Integers: ONNX rounds quotients towards 0, and two of them stop the program: x / 0, which is 0 here, and the least number / -1, which wraps."""
+    """Writes floor division of integers. ONNX rounds quotients towards 0, and two stop the program:
+    x / 0, which is 0 here, and the least number / -1, which wraps.
+    """
     zero, one = (emit.constant(each, dtype) for each in (0, 1))
     by_zero, by_less = emit("Equal", y, zero), emit("Equal", y, emit.constant(-1, dtype))
     safe = emit("Where", emit("Or", by_zero, by_less), one, y)

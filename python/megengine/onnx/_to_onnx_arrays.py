@@ -15,7 +15,7 @@ TO_THE_FRONT = -(2**31)  # an end that lies before the first element
 
 @converts("reshape")
 def _reshape(emit: Emitter, call: Call) -> str:
-    """One open extent is what is left."""
+    """Writes Reshape; one open extent may be -1."""
     is_open = [isinstance(extent, Dim) for extent in call.shape]
     if sum(is_open) == 1 and 0 not in call.shape:
         return emit("Reshape", call.inputs[0], emit.ints([-1 if o else n for o, n in zip(is_open, call.shape, strict=True)]))
@@ -117,7 +117,9 @@ def _one_hot(emit: Emitter, call: Call) -> str:
 
 
 def _indexed(emit: Emitter, call: Call, indices: list[str], shapes: list[tuple[int, ...]]) -> tuple[list[int], str]:
-    """The order of axes that puts the indexed ones first, and int64 [places..., k] as GatherND takes it."""
+    """Returns the order of axes that puts the indexed ones first, and int64 [places..., k] for
+    GatherND.
+    """
     axes = list(call.attrs["axes"])
     order = axes + [axis for axis in range(len(call.types[0][1])) if axis not in axes]
     places = np.broadcast_shapes(*shapes)

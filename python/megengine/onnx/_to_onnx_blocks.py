@@ -1,7 +1,8 @@
 """Weights in blocks of 4 and 8 bits.
 
-From opset 21 on a product reads DequantizeLinear with a ``block_size``, which runtimes multiply by as it is. Before it,
-and for rows that are looked up, the blocks are decoded by simple operations.
+From opset 21 on a product reads DequantizeLinear with a ``block_size``, which runtimes multiply
+directly. For older opsets, and for rows that are looked up, the blocks are decoded by simple
+operations.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _FIRST_WITH_BLOCKS = 21  # opset
 
 @rule("dequantize_blocks")
 def _rows(makers: Makers, node: Node) -> Node | None:
-    """Rows of a table, or all of it."""
+    """Returns rows of a table, or all of it."""
     taken = makers.only(node.inputs[0], "index_get")
     table = taken.inputs[0] if taken and taken.attrs["axes"] == (0,) else node.inputs[0]
     blocks = makers.array(table)

@@ -1,7 +1,8 @@
 """Quantized models as QuantizeLinear and DequantizeLinear around operations on real numbers.
 
-In a recording a quantization is a chain of element-wise ops; the rules find such chains. Scales that the chains do not
-tell (of integer convolutions) follow from those of operands: the recorded factor is scale(x) scale(w) / scale(y).
+In a recording a quantization is a chain of element-wise ops; the rules find such chains. Scales
+that the chains lack (those of integer convolutions) follow from those of the operands: the recorded
+factor is scale(x) scale(w) / scale(y).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _STORED = {"int8": (-128, 127), "uint8": (0, 255)}
 
 @rule("cast")
 def _quantize(makers: Makers, cast: Node) -> Node | None:
-    """min(max(round(x / scale) + zero_point, low), high), as 8 bit integers."""
+    """Finds min(max(round(x / scale) + zero_point, low), high), as 8 bit integers."""
     if makers.recording.types[cast.outputs[0]][0].name not in _STORED:
         return None
     value = cast.inputs[0]
@@ -61,7 +62,9 @@ def _is_zero_point(number: float, dtype: np.dtype) -> bool:
 
 @rule("quantized_conv")
 def _with_scales(makers: Makers, conv: Node) -> Node | None:
-    """Its scales; where that of an operand is not known, 1 serves as well: the integers are the same."""
+    """Gives a node its scales; 1 serves for an operand whose scale is not known, as the integers
+    are the same.
+    """
     x, w, factor, shift = conv.inputs
     number, shifts = makers.number(factor), makers.array(shift)
     if number is None or shifts is None:
@@ -75,7 +78,7 @@ def _with_scales(makers: Makers, conv: Node) -> Node | None:
 @rule("reshape")
 @rule("transpose")
 def _moved(makers: Makers, node: Node) -> None:
-    """Moving elements keeps their scale."""
+    """Moves the scale along with elements."""
     scales = makers.recording.scales
     if node.inputs[0] in scales:
         scales[node.outputs[0]] = scales[node.inputs[0]]

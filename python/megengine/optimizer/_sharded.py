@@ -167,7 +167,9 @@ class _Sharded(Optimizer):
             self._state = {}
 
     def _state_of_parts(self) -> dict[str, Any]:
-        """`state_dict` with a Part where that has an array: what this process alone can say."""
+        """Returns `state_dict` with a Part in place of each array, as this process holds only
+        parts.
+        """
         for param, part in self._parts.items():
             self._state[param] = {
                 name: value if name == "step" else Part(value, self._shapes[param][name], self._group.rank * value._tuple_shape[0])  # type: ignore[misc]  # for state_dict alone
@@ -200,7 +202,9 @@ class _Sharded(Optimizer):
         return rows_of(value, self._group.size)[self._group.rank]
 
     def _buckets(self) -> Iterator[Bucket]:
-        """Parameters that have gradients, with these; the last ones first: so backward makes them."""
+        """Returns parameters with their gradients, the last first, which is the order in which
+        backward makes them.
+        """
         room, others = _core.bucket_sizes()
         bucket: Bucket = []
         for param in reversed(list(self._parts)):
@@ -218,7 +222,9 @@ class _Sharded(Optimizer):
             yield bucket
 
     def _reduce(self, bucket: Bucket) -> None:
-        """The parts of a bucket's parameters, and of the gradients of all processes."""
+        """Returns this process's parts of a bucket's parameters, and of their gradients summed over
+        all processes.
+        """
         if self._reduce_method is None:
             grads = [self._own(grad) for _, grad in bucket]
         else:
@@ -233,12 +239,12 @@ class _Sharded(Optimizer):
             part.grad = grad
 
     def _gather(self, bucket: Bucket) -> Tensor:
-        """The new parts of all, a row for each process."""
+        """Gathers the new parts of all processes, one row for each."""
         parts = [self._parts[param] for param, _ in bucket]
         return all_gather(ops.concat(*parts, axis=0), self._group).reshape(self._group.size, -1)
 
     def _spread(self, bucket: Bucket, rows: Tensor) -> None:
-        """Parameters become what was gathered."""
+        """Sets the parameters to the gathered values."""
         parts = [self._parts[param] for param, _ in bucket]
         counts = [part._tuple_shape[0] for part in parts]
         for (param, _), part, columns in zip(bucket, parts, cut(rows, counts), strict=True):

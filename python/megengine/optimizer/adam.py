@@ -16,7 +16,7 @@ __all__ = ["Adam"]
 
 
 class Moments:
-    """The options of one group as Tensors, and the updates of both moments with them."""
+    """The options of one group as Tensors, and the updates of both moments by them."""
 
     def __init__(self, param_group: dict[str, Any]) -> None:
         self.beta1 = option(param_group, lambda group: group["betas"][0])
@@ -26,7 +26,7 @@ class Moments:
         self.eps = option(param_group, lambda group: group["eps"])
 
     def corrections(self, step: Tensor) -> tuple[Tensor, Tensor]:
-        """1 - beta1^step and 1 / sqrt(1 - beta2^step)."""
+        """Returns 1 - beta1^step and 1 / sqrt(1 - beta2^step)."""
         return 1.0 - F.pow(self.beta1, step), ops.rsqrt(1.0 - F.pow(self.beta2, step))
 
     def update(self, states: dict[str, Tensor], grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,7 +135,7 @@ class Adam(Counted):
         return first, ops.sqrt(second)
 
     def _update_rows(self, param: Parameter, grad: RowGradient, moments: Moments, rate: Tensor, root_correction: Tensor) -> None:
-        """The update of `_updates`, of the rows that were looked up."""
+        """Updates the rows that were looked up, as `_updates` does whole parameters."""
         rows, totals = grad.totals()
         states = self._state[param]
         own = {name: rows_at(states[name], rows) for name in (*self._states, *self._squares)}
@@ -147,7 +147,7 @@ class Adam(Counted):
 
 
 def _shaped_like(value: Tensor, param: Parameter) -> Tensor:
-    """The value in the shape of the parameter, and in its format where it had another shape."""
+    """Returns the value in the shape of the parameter and, if the shape differed, in its format."""
     if value._tuple_shape == param._tuple_shape:
         return value
     value = value.reshape(param._tuple_shape)

@@ -39,7 +39,8 @@ required = _Required()  # the default of an option that has none
 
 
 def scalar(value: float, near: Tensor) -> Tensor:
-    """An option as a float32 Tensor where ``near`` lies; in a trace an input."""
+    """Returns an option as a float32 Tensor on the device of ``near``; in a trace it is an input.
+    """
     return Tensor(np.float32(value), device=near._device_name)
 
 
@@ -77,7 +78,9 @@ def is_tracing() -> bool:
 
 
 def rates(group: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
-    """-lr and weight_decay of a group; None for a decay of 0 that no trace could change later."""
+    """Returns -lr and weight_decay of a group; None for a decay of 0 outside of traces, where it
+    cannot change later.
+    """
     decays = group["weight_decay"] != 0.0 or is_tracing()
     decay = option(group, lambda group: group["weight_decay"], "weight_decay") if decays else None
     if _core.records_for_dump():  # a file has the rate itself
@@ -91,19 +94,25 @@ def decayed(param: Tensor, decay: Tensor | None, update: Any) -> Tensor:
 
 
 def squared(grad: Tensor) -> Tensor:
-    """``grad ** 2`` in float32: of a half beyond 255 it would be infinite, and 0 below 2e-4."""
+    """Computes ``grad ** 2`` in float32: in float16 it would be infinite above 255, and 0 below
+    2e-4.
+    """
     return ops.square(grad if grad.dtype.itemsize == 4 else grad.astype("float32"))
 
 
 def same_value(tensor: Tensor) -> Tensor:
-    """Another Tensor that holds the value which ``tensor`` has now. It is rebound, and so goes back to that when a trace undoes its call."""
+    """Returns another Tensor with the present value of ``tensor``. It is rebound, so it gets the
+    old value back if a trace undoes its call.
+    """
     other = scalar(0.0, tensor)
     other._hold(tensor)
     return other
 
 
 def updates_where_finite(optimizer: Optimizer, group: dict[str, Any]) -> None:
-    """``optimizer._updates(group)``; parameters of which a traced step has found that their gradients are not finite keep value and state."""
+    """Runs ``optimizer._updates(group)``. Parameters whose gradients a traced step found not finite
+    keep value and state.
+    """
     if not _core.is_tracing():
         _drop_gradients(group["params"])
         optimizer._updates(group)
@@ -130,7 +139,7 @@ def _targets(optimizer: Optimizer, param: Parameter) -> list[tuple[str, Tensor]]
 
 
 def _drop_gradients(params: Iterable[Parameter]) -> None:
-    """Outside of a trace: gradients that are not finite, as a traced call has found, are none."""
+    """Drops, outside of a trace, gradients that a traced call has found not finite."""
     for param in params:
         if (decision := decisions.decision_of(param)) is not None:
             if not decision.item():
@@ -297,7 +306,8 @@ class Optimizer:
         raise TypeError(f"{type(self).__name__} does not define _updates(param_group)")
 
     def _add_state(self, param: Parameter, state_name: str, initializer: Any = None, dtype: Any = None) -> None:
-        """State of a parameter: a Tensor of its shape, dtype and format, zeros unless given."""
+        """Adds a state of a parameter: a Tensor of its shape, dtype and format, zeros unless given.
+        """
         if initializer is None:
             shape, dtype = param._tuple_shape, param.dtype if dtype is None else dtype
             # In a recording zeros are a value of the step, which is made of host data.
@@ -352,7 +362,7 @@ class Optimizer:
                 refuse_rows(f"optimizer.{name} with {option}={group[option]}", grad.shape, f"put it into a group with {option}=0")
 
     def _check_is_cut(self, param: ShardedParameter) -> None:
-        """The state of a parameter that became a part is another one's."""
+        """Refuses a parameter that `fully_shard` cut after this optimizer was made."""
         for name, (shape, _) in self._state_types(param).items():
             if name != "step" and self._state[param][name]._tuple_shape != (-(-math.prod(shape) // param._group.size),):
                 raise ValueError(
@@ -450,7 +460,9 @@ class Optimizer:
         return {"param_groups": groups, "state": state}
 
     def _state_of_parts(self) -> dict[str, Any]:
-        """`state_dict` with a Part where that has an array that is cut: what this process alone can say."""
+        """Returns `state_dict` with a Part in place of each array that is cut, as this process
+        holds only parts.
+        """
         found = self.state_dict(keep_var=True)
         params = [param for group in self.param_groups for param in group["params"]]
         for number, states in found["state"].items():
@@ -561,7 +573,7 @@ def _no_parameters() -> ValueError:
 
 
 def _groups_of(params: Any) -> list[dict[str, Any]]:
-    """The groups that the argument of the constructor stands for."""
+    """Returns the groups that the constructor's argument means."""
     if isinstance(params, Tensor):
         return [{"params": [params]}]
     if isinstance(params, dict):

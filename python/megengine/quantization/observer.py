@@ -34,7 +34,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class Switched(Module):
-    """Works for a quantized dtype while enabled. dtype: its kind, or its name (ValueError for an unknown one)."""
+    """A module that works for a quantized dtype while it is enabled. dtype: its kind, or its name
+    (ValueError for an unknown one).
+    """
 
     def __init__(self, dtype: str | QuantDtypeMeta, enable: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -184,7 +186,9 @@ class MinMaxObserver(Observer):
         return create_qparams(self.mode, self.dtype, scale, zero_point)
 
     def _range_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Smallest and largest value of ``x``; NaN is left out: one would hide all that follows."""
+        """Returns the smallest and largest value of ``x`` without NaN, which would hide all later
+        values.
+        """
         is_nan = F.isnan(x)
         return F.where(is_nan, _LARGEST, x).min(), F.where(is_nan, -_LARGEST, x).max()
 
@@ -400,8 +404,9 @@ class HistogramObserver(MinMaxObserver):
         return self._qparams_of(Tensor(low + width * first), Tensor(low + width * (last + 1)))
 
     def _best_bins(self, counts: np.ndarray, width: float) -> tuple[int, int]:
-        """First and last bin of the range: each time a share of 1e-5 of the values is left out at the end where that
-        drops more bins, as long as the error falls; one step is always made.
+        """Returns the first and last bin of the range. Each step drops a share of 1e-5 of the
+        values at the end where that drops more bins, as long as the error falls; one step is always
+        made.
         """
         sums, share = np.cumsum(counts), 1e-5
         first, last = 0, self.bins - 1

@@ -1,4 +1,5 @@
-"""Making a model of float layers one of layers for quantization-aware training, and steering those."""
+"""Replaces float layers of a model by layers for quantization-aware training, and controls these.
+"""
 
 from __future__ import annotations
 
@@ -532,7 +533,9 @@ def apply_easy_quant(
 
 
 def _result_with(layer: QATModule, inputs: tuple[Any, ...], weight: bool, act: bool) -> Tensor:
-    """The layer's result with these of its fake quantizers; both are enabled afterwards."""
+    """Returns the layer's result with these of its fake quantizers enabled; afterwards both are
+    enabled.
+    """
     quantizers = ((layer.weight_fake_quant, weight), (layer.act_fake_quant, act))
     for quantizer, enabled in quantizers:
         if quantizer is not None:

@@ -31,7 +31,7 @@ class Row:
 
 
 def rows_of(functions: list[trace[..., Any]]) -> list[Row]:
-    """One row a kernel and line of the program, the most expensive first."""
+    """Returns one row for each kernel and line of the program, the most expensive first."""
     rows: dict[tuple[Any, ...], Row] = {}
     for function in functions:
         for segment in function._function.profiles(of_all_versions=True):

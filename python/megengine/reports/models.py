@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _called(model: Model, arrays: list[np.ndarray], arguments: argparse.Namespace) -> Call:
-    """The first call. What a file may hold that nothing can compute is a ValueError that tells the node."""
+    """Runs the first call. ValueError, which names the node, if nothing can compute it."""
     try:
         return Call(model, arrays, arguments.memory_limit, arguments.profile)
     except (ArithmeticError, AssertionError, LookupError, TypeError) as error:

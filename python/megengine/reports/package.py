@@ -35,7 +35,9 @@ def extend(file: str, opt_level: int, memory_limit: int) -> None:
 
 
 def extend_for_gpu(file: str, arch: int) -> None:
-    """The same for a GPU, which need not be there."""
+    """Runs in a child process: compiles all functions for a GPU, which need not be there, and puts
+    the kernels into the file.
+    """
     model = load_file(file)
     try:
         for name in model.functions:
@@ -77,7 +79,7 @@ def _write_static(file: str, folder: str, function: str, name: str, keeps_states
 
 
 def _run_at(isa: str, words: str, **more: str) -> int:
-    """The exit status of a process that runs this with that instruction set."""
+    """Runs a call of this file in a process with an instruction set; returns its exit status."""
     environment = {**os.environ, "MEGJIT_ISA": isa, "MEGJIT_COMPILE": "sync", **more}
     return subprocess.run([sys.executable, "-c", f"from megengine.reports import package; package.{words}"], env=environment, check=False).returncode
 
@@ -91,7 +93,8 @@ def _refuse_unknown(levels: list[str]) -> None:
 def run_static(file: str, folder: str, levels: list[str], function: str, name: str, keeps_states: bool) -> int:
     """Writes C of a function ("": the first) for one instruction set into ``folder``: sources, objects and a CMakeLists.txt; ``name`` begins all names.
 
-    keeps_states: what the function only reads of the file's state is memory of the caller's, too, in place of a constant.
+    keeps_states: whether states that the function only reads are memory of the caller's, too, not
+    constants.
     """
     _refuse_unknown(levels)
     if len(levels) != 1 or LEVELS.index(levels[0]) > LEVELS.index(_core.machine_isa()):
@@ -102,7 +105,9 @@ def run_static(file: str, folder: str, levels: list[str], function: str, name: s
 def run(file: str, output: str, levels: list[str], gpus: list[str], opt_level: int, memory_limit: str | None) -> int:
     """Compiles the functions of ``file`` in a process for each instruction set, and writes them with kernels and packed weights.
 
-    A level above this machine's is left to the machine that has it. gpus: "sm_90", for which all kernels are compiled, too, without such a card. opt_level: 3, which the written functions then have; -1 leaves them theirs. memory_limit: of
+    Levels above this machine's must be compiled on a machine that has them. gpus: "sm_90", for
+    which all kernels are compiled, too, without such a card. opt_level: 3, which the written
+    functions then have; -1 leaves them theirs. memory_limit: of
     a call, such as "6GB", which they keep with the plan that was found for it; kernels for GPUs are those of a plan within it.
     """
     limit = to_bytes(memory_limit, "--memory-limit") if memory_limit else 0

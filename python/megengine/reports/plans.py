@@ -56,7 +56,7 @@ class CallPlanner:
         return unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in leaf_types))
 
     def _plan(self, function: trace[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[MemoryPlan, Any, str]:
-        """The plan of a call, its result, and what else is to be said of it."""
+        """Returns the plan of a call, its result, and remarks on it."""
         try:
             return *function._plan_call(args, kwargs, **self._options), ""
         except ValueError:

@@ -1,4 +1,4 @@
-"""Progress of long calls, by tqdm: on a terminal alone, and nowhere with ``MEGJIT_PROGRESS=0``.
+"""Progress of long calls, by tqdm, on terminals only; ``MEGJIT_PROGRESS=0`` switches it off.
 
 In: what a call does, and how far it is. Out: a bar on stderr that is gone when the call ends. A call of less than a
 second shows none.
@@ -38,7 +38,7 @@ class Progress:
             self._bar = tqdm(desc=what, total=total, leave=False, delay=_PATIENCE, **options)
 
     def update(self, count: int = 1) -> None:
-        """So many more units are done."""
+        """Adds to the number of units that are done."""
         if self._bar is not None:
             self._bar.update(count)
 
@@ -58,7 +58,7 @@ class Progress:
 def while_waiting(what: str, part: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
     """Shows how long the block runs already, which is one native call without Python's lock.
 
-    part: how much of the call is done, 0 to 1; 0 where it cannot be said.
+    part: the share of the call that is done, 0 to 1; 0 if unknown.
     """
     if not is_shown():
         yield

@@ -1,4 +1,4 @@
-"""Running a script as ``python script`` would, to tell what it did."""
+"""Runs a script as ``python script`` would, and tells how it ended."""
 
 from __future__ import annotations
 

@@ -122,7 +122,8 @@ def step_of(measured: Measured, plan: MemoryPlan, lengths: list[int]) -> Step:
 
 
 def _seconds(call: list[dict[str, Any]], lengths: list[int]) -> list[float]:
-    """The seconds of each step of the plan. lengths: how many steps each segment of a call has."""
+    """The seconds of each step of the plan. lengths: the number of steps of each segment of a call.
+    """
     seconds, base = [0.0] * sum(lengths), 0
     for profile, length in zip(call, lengths, strict=True):
         for step in profile["steps"]:

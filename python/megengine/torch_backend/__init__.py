@@ -1,7 +1,7 @@
 """``torch.compile(model, backend="megjit", options={"memory_limit": "2GB"})``: PyTorch's programs on this runtime.
 
 Dynamo and AOTAutograd give forward and backward as graphs of ATen operations; each becomes a program whose memory is planned before it
-runs. PyTorch is not installed with this package, which asks for it here alone.
+runs. PyTorch is not installed with this package; only this folder imports it.
 
 options:
 

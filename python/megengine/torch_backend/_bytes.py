@@ -26,7 +26,9 @@ BOUNDS = "megjit_bounds"  # a graph's meta: those of the graph that it was parte
 
 
 def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:
-    """The most that sizes can be that data decides. MemoryError, with the operation, for a tensor of a size without a bound."""
+    """Returns the bounds of sizes that data decides. MemoryError, with the operation, for a tensor
+    of a size without a bound.
+    """
     bounds: dict[Any, int] = dict(graph.meta.get(BOUNDS, {}))
     for node in graph.graph.nodes:
         values = values_with_sizes(node.meta.get("val"))
@@ -51,7 +53,7 @@ def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:
 
 
 def _most(extent: Any, bounds: Bounds) -> int:
-    """The largest value of a product of sizes: at their bounds, or where they are 0."""
+    """Returns the largest value of a product of sizes: at their bounds, or at 0."""
     if isinstance(extent, int):
         return extent
     expression = extent.node.expr
@@ -59,7 +61,7 @@ def _most(extent: Any, bounds: Bounds) -> int:
 
 
 def bytes_of(value: Any, bounds: Bounds) -> int:
-    """The elements of all tensors in it."""
+    """Returns the bytes of all tensors in a tree."""
     return sum(_most(each.numel(), bounds) * each.element_size() for each in tensors_in(value))
 
 
@@ -90,7 +92,9 @@ class Places:
             self._put(node, node)
 
     def run_torchs(self, part: Part) -> int:
-        """The most that tensors take while torch runs it: what it reads throughout. Not what an operation has within."""
+        """Returns the most bytes of tensors while torch runs a part, which keeps its inputs. Memory
+        inside an operation does not count.
+        """
         shared: dict[Any, Any] = {}  # torch's memory -> place
         for node in part.reads:
             shared.update((memory, self._place[node]) for memory, _ in self._memory(node) if node in self._place)

@@ -1,4 +1,6 @@
-"""One graph of AOTAutograd as torch calls it: programs of ours, and torch where it has what we lack."""
+"""One graph of AOTAutograd as torch calls it: programs of ours, and torch for operations that we
+lack.
+"""
 
 from __future__ import annotations
 
@@ -222,11 +224,11 @@ class Compiled:
 
 
 def _named(node: fx.Node) -> str:
-    """The operation, and the line as plans show lines."""
+    """Returns the operation, and its line as plans show it."""
     return f"{node.target} {user_line_of(node)}" if line_of(node) else str(node.target)
 
 
 def _bytes_if_fixed(tensors: Iterable[torch.Tensor]) -> int:
-    """Each once; 0 where sizes change."""
+    """Returns the bytes of tensors, each counted once; 0 if sizes change."""
     found = {id(each): each for each in tensors}.values()
     return bytes_of(list(found), {}) if all(map(has_fixed_sizes, found)) else 0

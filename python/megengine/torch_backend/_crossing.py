@@ -50,7 +50,7 @@ _VIEWS = {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqu
 
 
 def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[bool], int], breaks: bool) -> Callable[..., Pair]:
-    """Returns the function that AOTAutograd calls to cut a joint graph. options, fallback: as of
+    """Returns the function that AOTAutograd calls to cut a joint graph. options, fallback: those of
     `Compiled`. beside: bytes that other graphs keep for their backward just now; True: without what
     only cycles hold. breaks: another graph follows.
 
@@ -179,7 +179,9 @@ def _all_kept(joint: fx.GraphModule, inputs: Sequence[Any], count: int, more: di
 
 
 def _without_views(joint: fx.GraphModule, pair: Pair, count: int) -> Pair:
-    """The pair without views among what it keeps, which cost memory of their own: what they show is kept in their place, which may be an argument."""
+    """Replaces views among the kept values, which would take memory of their own, by the values
+    that they view, which may be arguments.
+    """
     by_name = {node.name: node for node in joint.graph.nodes}
     kept = [by_name[each.name] for each in pair[0].graph.output_node().args[0][count:]]
     shown = {_shown(node) for node in kept}
@@ -187,7 +189,9 @@ def _without_views(joint: fx.GraphModule, pair: Pair, count: int) -> Pair:
 
 
 def _changed_behind(joint: fx.GraphModule) -> set[fx.Node]:
-    """The arguments that forward's caller changes when it has run, as the program writes to them, and what lies in their memory: backward cannot read them."""
+    """Returns the arguments to which the program writes after forward, and values in their memory:
+    backward cannot read them.
+    """
     outputs = joint.graph.output_node().meta.get("desc") or ()
     inputs = [each.mutated_input for each in outputs if isinstance(each, InputMutationAOTOutput)]
     changed = {node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc") in inputs}
@@ -221,7 +225,9 @@ def _kept_by_plan(joint: fx.GraphModule, count: int, options: dict[str, Any]) ->
 
 
 def _end_of_forward(plan: MemoryPlan, results: Sequence[fx.Node]) -> int:
-    """The step that gives the last result. Views compute nothing and may stand anywhere, and a kernel has the name of one of its nodes."""
+    """Returns the step of forward's last result. Views compute nothing and may stand anywhere, and
+    a kernel has the name of one of its nodes.
+    """
     first: dict[str, int] = {}
     for number, step in enumerate(plan.steps):  # "%3 relu f32[8, 64] name"
         if step.split(" ")[1] != "reshape":
@@ -252,7 +258,9 @@ def _forward(joint: fx.GraphModule) -> list[fx.Node]:
 
 
 def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
-    """Forward and backward where these values cross, and what backward needs of random numbers; all else is computed again, just before it is read."""
+    """Returns forward and backward between which these values cross, and the random numbers that
+    backward needs. All others are computed again just before they are read.
+    """
     forward = set(_forward(joint))
     gradients = [each for each in joint.graph.output_node().args[0][count:] if isinstance(each, fx.Node)]
     changed = _changed_behind(joint)

@@ -28,7 +28,7 @@ def device_of(graph: fx.Graph) -> torch.device:
 
 
 def device_of_tensors(values: Iterable[Any]) -> torch.device:
-    """The first GPU that one of them lies on, else the host."""
+    """Returns the first GPU that one of the tensors lies on, else the host."""
     for value in values:
         if isinstance(value, torch.Tensor) and value.device.type == "cuda":
             return torch.device("cuda", value.device.index or 0)
@@ -60,7 +60,9 @@ _places: dict[torch.device, Place] = {}
 
 
 def place_on(device: torch.device) -> Place:
-    """One for each device. RuntimeError, with the library that is missing, where megjit has no such GPU."""
+    """Returns the one Place of a device. RuntimeError, with the missing library, if megjit has no
+    such GPU.
+    """
     if device not in _places:
         _places[device] = Place(device)
     return _places[device]
@@ -75,7 +77,9 @@ def make_room(limit: int, needed: int) -> None:
 
 
 class Place:
-    """A device, what is exchanged with torch there, and where programs have what lives within their calls."""
+    """A device, its exchange of tensors with torch, and the arena that programs share within their
+    calls.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -85,7 +89,7 @@ class Place:
         self._replays = weakref.WeakSet[Replay]()  # they share one arena, which goes with the last of them
 
     def share_arena(self, replay: Replay) -> Replay:
-        """Programs of one process run one after the other, so what lives within a call has one place."""
+        """Lets programs share one arena, because those of one process run one after the other."""
         if other := next(iter(self._replays), None):
             replay.share_arena(other)
         self._replays.add(replay)
@@ -97,7 +101,9 @@ class Place:
             any_of_them.traced._function.keep_idle_arenas_within(limit)
 
     def as_ours(self, value: Any) -> Any:
-        """A tensor over torch's memory, where that is as ours lies, else over a copy; anything else as it is."""
+        """Returns a tensor over torch's memory, or over a copy if its order is not ours; other
+        values unchanged.
+        """
         if not isinstance(value, torch.Tensor):
             return value
         readable = as_readable(value.detach())
@@ -107,7 +113,7 @@ class Place:
         return self.exchange.lent(readable)
 
     def absent(self, form: torch.Tensor) -> Tensor:
-        """A tensor for plans, in the form of one of the host that nobody has written, which takes no memory."""
+        """Returns a tensor for plans: an unwritten one of the host, which takes no memory."""
         ours: Tensor = _core.borrow(form)
         return ours if self.is_host else self.exchange.absent(ours)
 
@@ -123,7 +129,7 @@ class Place:
         return torch.cuda.default_generators[self.device.index]
 
     def seed(self) -> None:
-        """Our generator follows torch's."""
+        """Sets our generator from torch's."""
         if self.is_host:
             return seed_ours(int(torch.randint(2**31 - 1, ())))
         generator = self._generator  # whose state is the host's: nothing waits for the GPU
@@ -142,7 +148,7 @@ class Place:
 
 
 def _mixed(*numbers: int) -> int:
-    """31 bits, all of which depend on all numbers (SplitMix64's steps)."""
+    """Mixes numbers into 31 bits, each of which depends on all numbers (SplitMix64's steps)."""
     state = 0
     for number in numbers:
         state = (state + number + 0x9E3779B97F4A7C15) & (2**64 - 1)
@@ -153,5 +159,5 @@ def _mixed(*numbers: int) -> int:
 
 
 def as_readable(value: torch.Tensor) -> torch.Tensor:
-    """The same, if it lies as tensors of ours do, else a copy that does."""
+    """Returns the tensor if it is in an order of ours, else a copy that is."""
     return value if lies_as_ours(value) else value.contiguous()

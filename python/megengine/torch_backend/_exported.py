@@ -58,7 +58,10 @@ class _Lines(TorchFunctionMode):  # type: ignore[misc]  # torch has no types her
 
 
 class Whole(torch.nn.Module):  # type: ignore[misc]
-    """Tensors of a batch -> its loss. leaves, form: of (what the model is given, what the loss is given besides). mixed: the dtype of `torch.autocast`, if any. made: the line that made the step."""
+    """Tensors of a batch -> its loss. leaves, form: those of (the model's arguments, the loss's
+    further arguments). mixed: the dtype of `torch.autocast`, if any. made: the line that made the
+    step.
+    """
 
     def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], leaves: Sequence[Any], form: Any, mixed: torch.dtype | None, made: str) -> None:
         super().__init__()

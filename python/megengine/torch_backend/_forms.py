@@ -10,7 +10,7 @@ from ..tensor import Tensor
 
 
 class Unsupported(Exception):
-    """A form of an operator that is left to torch; ``node``: where a graph has it."""
+    """Raised for a form of an operator that is left to torch; ``node``: its node in a graph."""
 
     def __init__(self, why: str, node: Any = None) -> None:
         super().__init__(why)

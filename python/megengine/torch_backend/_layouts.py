@@ -22,7 +22,8 @@ _FOLLOW = {
 
 
 def lay_out(forward: Iterable[fx.Node], seen: Collection[Any]) -> None:
-    """Plans values that forward gives, and backward takes (`node.meta["val"]`), as they are made: in this order or row-major. In place.
+    """Plans values that cross (`node.meta["val"]`) in the order in which they are made, this one or
+    row-major; changes the graph in place.
 
     forward: nodes of a joint graph, in their order. seen: those that the user's program sees as torch has planned them.
     """

@@ -25,10 +25,12 @@ Bytes = Mapping[int, int]  # address of memory -> its bytes
 
 
 class Call:
-    """A call of forward, as long as something lives that it keeps for its backward."""
+    """A call of forward, which lives as long as anything that it keeps for its backward."""
 
     def __init__(self, backward: Compiled | None, saved: Sequence[Any]) -> None:
-        """backward: what is still to run, and was planned for. saved: the arguments that it is given, too."""
+        """backward: the planned graph that is still to run. saved: arguments of this call that it
+        also gets.
+        """
         self.backward, self.saved = backward, _bytes_at(saved)
         self.held: dict[int, int] = {}
         # Others may hold these for longer: they do not tell how long the call lives.
@@ -45,7 +47,7 @@ class Pair:
 
     def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any] = (), breaks: bool = False, named: Sequence[Named] = ()) -> None:
         """inputs: the inputs of the call that asks for it. breaks: whether another graph follows,
-        for which there must be room. named: what the program calls the arguments.
+        for which there must be room. named: the program's names of the arguments.
         """
         self._named = named
         self._options, self._fallback = options, fallback
@@ -56,7 +58,9 @@ class Pair:
         self._planned: Planned | None = None  # the plan of sizes that do not change
 
     def partition(self, joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Cuts a joint graph into forward and backward, as AOTAutograd asks for it; under a limit, those of a call are cut when it comes, if sizes change, or if what others keep just now leaves no room."""
+        """Cuts a joint graph into forward and backward, for AOTAutograd. Under a limit, they are
+        cut at each call if sizes change, or if values of others leave no room just now.
+        """
         name_arguments(joint, self._named)
         by_call = self._is_limited and are_known_by_call(joint)
         if not by_call or have_fixed_sizes(joint):
@@ -113,7 +117,9 @@ class Pair:
         return self._sizes.filled(planned, results) if self._sizes else results
 
     def _ready(self, arguments: list[Any]) -> tuple[Planned, Call, int]:
-        """Programs of these sizes, and what others keep beside forward. MemoryError, before anything runs, if one of both cannot keep the limit."""
+        """Returns programs of these sizes, and the bytes that others keep beside forward.
+        MemoryError, before anything runs, if forward or backward cannot keep the limit.
+        """
         planned = self._sizes.planned(arguments) if self._sizes else self._planned
         if planned is None:
             raise RuntimeError("a forward ran before its programs were planned; this is a bug of megjit")
@@ -174,7 +180,9 @@ def _keep_limit(planned: Planned, call: Call, arguments: list[Any], beside_forwa
 
 
 def _sources(values: Iterable[Any], oldest: int) -> set[int]:
-    """The numbers of the nodes of autograd that gave values, and of those before them, as far as ``oldest``."""
+    """Returns the numbers of autograd's nodes that gave these values, and of the nodes before them,
+    down to ``oldest``.
+    """
     waiting = [each.grad_fn for each in values if isinstance(each, torch.Tensor) and each.grad_fn is not None]
     found: set[int] = set()
     seen: set[Any] = set()
@@ -199,7 +207,9 @@ def _bytes_at(values: Iterable[Any]) -> dict[int, int]:
 
 
 def _others(given: Bytes, without: int | None = None) -> int:
-    """Bytes that calls keep meanwhile, but for those that are given to this one, and those of one call; of calls within which this one is made; and of buckets."""
+    """Returns the bytes that other calls keep meanwhile, without values given to this call; those
+    of enclosing calls; and those of buckets.
+    """
     kept: dict[int, int] = {}
     for number, call in _held.items():
         if number != without:
@@ -208,7 +218,7 @@ def _others(given: Bytes, without: int | None = None) -> int:
 
 
 def _living_others(given: Bytes) -> int:
-    """The same without what only cycles hold."""
+    """Returns the same bytes without values that only cycles hold."""
     if _others(given):
         gc.collect()
     return _others(given)
@@ -233,7 +243,8 @@ def _let_go(number: int, address: int) -> None:
 
 
 def boxed(call: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """A function as torch takes what a compiler gives: marked as one of a list."""
+    """Marks a function as one that takes its arguments in a list, which torch expects of compilers.
+    """
     call._boxed_call = True  # type: ignore[attr-defined]  # torch's protocol
     return call
 

@@ -41,25 +41,27 @@ def name_of(node: fx.Node) -> str:
 
 
 def line_of(node: fx.Node) -> str:
-    """The line of the program that asks for it, such as 'File "net.py", line 3, in forward'; "" if torch has not noted it."""
+    """Returns the line of the program that calls an operation, such as 'File "net.py", line 3, in
+    forward'; "" if torch has not noted it.
+    """
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip().startswith("File")]
     return next((line for line in reversed(lines) if _TORCHS not in line), lines[-1] if lines else "")
 
 
 def place_of(node: fx.Node) -> str:
-    """The operation, and the line of the program and the layer that ask for it."""
+    """Returns the operation, and the line and the layer of the program that call it."""
     line = line_of(node)
     return f"{node.target}, {line}{_in_layer(node)}" if line else str(node.target)
 
 
 def short_line_of(node: fx.Node) -> str:
-    """The line, as errors and plans of ours show lines: "net.py:3 in forward"."""
+    """Returns the line as our errors and plans show it: "net.py:3 in forward"."""
     found = re.match(r'File "(.*)", line (\d+), in (.*)', line_of(node))
     return f"{found[1]}:{found[2]} in {found[3]}" if found else str(node.target)
 
 
 def user_line_of(node: fx.Node) -> str:
-    """The same with the layer: "net.py:3 in forward (layers.0)"."""
+    """Returns the line and the layer: "net.py:3 in forward (layers.0)"."""
     return short_line_of(node) + _in_layer(node)
 
 
@@ -103,7 +105,9 @@ def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
 
 
 def _by_data(node: fx.Node) -> str:
-    """Sizes and numbers that the values of tensors decide are known in a run alone, and each of them would be a program of its own."""
+    """Returns the reason against a size or number that tensors' values decide: only a run knows it,
+    and each would need its own program.
+    """
     if any(free_unbacked_symbols(value) for each in (node, *node.all_input_nodes) for value in values_with_sizes(each.meta.get("val"))):
         return "a size that data decides"
     return ""
@@ -228,9 +232,9 @@ class Part:
 
 
 def parts_of(whole: fx.GraphModule, left: dict[fx.Node, str]) -> list[tuple[Part, bool]]:
-    """Parts in the order in which they run, and of each whether it is torch's.
-
-    Ours have even levels, torch's odd ones, and none is below what it reads: so what has one level can run together.
+    """Returns the parts in the order in which they run, each with whether it is torch's. Ours have
+    even levels, torch's odd ones; a node's level is at least that of its inputs, so that nodes of
+    one level can run together.
     """
     levels: dict[fx.Node, int] = {}
     for node in whole.graph.nodes:

@@ -68,7 +68,7 @@ _MOST_COPIES = 4  # the most copies of an element when places are gathered
 
 
 def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
-    """Windows along an axis, whose elements become the last axis."""
+    """Returns windows along an axis; their elements become the last axis."""
     if not x.ndim:
         return x.reshape(1)[:size]
     dim, shape = dim % x.ndim, x._tuple_shape
@@ -129,7 +129,9 @@ def _span(size: Sequence[int], stride: Sequence[int]) -> int:
 
 
 def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
-    """Elements of row-major memory. Outer axes that do not overlap are made by slices, so that places are told for the others alone."""
+    """Returns elements of row-major memory. Slices make outer axes that do not overlap, so that
+    only the others need places.
+    """
     offset = offset or 0
     _check_inside(x, size, stride, offset)
     if 0 in size:

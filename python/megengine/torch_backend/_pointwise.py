@@ -1,4 +1,4 @@
-"""ATen operators of elements: special functions, and those that need more than a name."""
+"""Element-wise ATen operators: special functions, and others that need more than a name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _bessel(order: int, scaled: bool) -> Callable[[Tensor], Tensor]:
 
 
 def polygamma(n: int, x: Tensor) -> Tensor:
-    """Derivatives of digamma: itself, and the first.
+    """Computes digamma or its first derivative.
 
     Abramowitz & Stegun 1964, 6.4.6 and 6.4.12; below 1/2 by the reflection 6.4.7.
     """
@@ -95,7 +95,9 @@ def _extreme_but_nan(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[
 
 
 def hypot(x: Tensor, y: Tensor) -> Tensor:
-    """Squares would overflow: the smaller number is divided by the larger one."""
+    """Computes the hypotenuse by dividing the smaller number by the larger one, as squares would
+    overflow.
+    """
     large, small = F.maximum(F.abs(x), F.abs(y)), F.minimum(F.abs(x), F.abs(y))
     length = large * F.sqrt(1 + F.square(small / F.where(large == 0, F.ones_like(large), large)))
     return F.where(F.isinf(x) | F.isinf(y), F.full_like(large, math.inf), length)

@@ -195,7 +195,7 @@ def _adaptive_avg_pool_backward(rank: int) -> Callable[..., Any]:
 
 
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -> Tensor:
-    """Halves are too coarse for places."""
+    """Samples images in float32, because halves are too coarse for places."""
     return FUNCTIONS["grid_sampler"](x, grid.astype("float32"), mode, padding, aligned)
 
 

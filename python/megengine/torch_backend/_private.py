@@ -69,7 +69,7 @@ __all__ = [
 @functools.cache
 def decompositions() -> dict[Any, Any]:
     """Returns the decompositions that run before our tables see a graph. One table serves all
-    graphs: making one is slow.
+    graphs, because torch looks through all operations to make one.
     """
     rules = dict[Any, Any](core_aten_decompositions())
     # Its rule gives weights in place of the logarithms of sums, which backward reads.
@@ -79,7 +79,8 @@ def decompositions() -> dict[Any, Any]:
 
 
 def _whole_if_unknown(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that leaves an operation as it is where it asks for a number that data decides."""
+    """Wraps a rule so that it leaves an operation unchanged if it needs a number that data decides.
+    """
 
     @functools.wraps(rule)
     def apply(*args: Any, **kwargs: Any) -> Any:
@@ -92,7 +93,9 @@ def _whole_if_unknown(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_one_attention(device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """Within it torch traces attention on GPUs as one operation, not as that of the library that suits the card, dtype and sizes."""
+    """Lets torch trace attention on GPUs as one operation, not as that of a library for the card,
+    dtype and sizes.
+    """
     if device.type != "cuda":
         return contextlib.nullcontext()
     return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])

@@ -1,4 +1,4 @@
-"""An ATen graph as a program of ours: what its values become, and the calls."""
+"""An ATen graph as a program of ours: its recording, and its calls."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Program:
         return results[:count]
 
     def _by_copies(self, arguments: list[Any], form: list[Any], found: list[Tensor], theirs: list[Any]) -> list[Any]:
-        """The results, of which some are no tensors, are arguments, or cannot be given away as they lie."""
+        """Returns the results if some are no tensors, are arguments, or must be copied."""
         pairs = zip(found, theirs, strict=True)
         results = [next(pairs) if each is Tensor else (each, None) for each in form]
         same = [None if place is None else arguments[place] for place in self._passed_on]
@@ -199,11 +199,13 @@ class Program:
                 raise self._told(error, beside, waiting) from None
 
     def _told(self, error: MemoryError, beside: int, waiting: int) -> MemoryError:
-        """A limit that is refused, of which a plan gets the rest."""
+        """Returns the refusal of a limit of which the plan gets only the rest."""
         return told_with(error, self._limit, [*owners_of(beside), (waiting, OTHER_PARTS), (self._copied, COPIES)], kinds_text(self._graph.graph))
 
     def _replay(self, given: list[Any], beside: int, turned: dict[int, tuple[int, ...]]) -> tuple[Replay, dict[Any, list[Any]], list[Tensor]]:
-        """The program, its results but for tensors by the shapes of arguments, and its arguments. Sizes are numbers of it: there is one for each of their values."""
+        """Returns the program for the arguments' shapes, its results that are no tensors, and its
+        arguments. Sizes are constants in a program, so each value of them has its own.
+        """
         limit = max(1, self._limit - beside - self._copied) if self._limit else None
         if self._takes_tensors_alone:
             tensors, sizes = given, (limit, *turned)
@@ -243,7 +245,9 @@ class Program:
                 _core.set_name(value, name)
 
     def interpret(self, arguments: list[Any], with_checks: bool = True) -> list[Any]:
-        """The graph's results, then the conditions of its checks, in a recording. Unsupported, with the node, for a form that we do not have."""
+        """Records the graph; returns its results, then the conditions of its checks. Unsupported,
+        with the node, for a form that we do not have.
+        """
         known: dict[fx.Node, Any] = {}
         rest = iter(arguments)
         for node in self._graph.graph.nodes:
@@ -289,7 +293,9 @@ _KEEPING_THE_SECOND = {"mul", "div"}
 
 
 def _in_torchs_dtype(node: fx.Node, values: Sequence[Any]) -> list[Any]:
-    """The operands of a pointwise operator. One without axes does not make others wider, and torch rounds it to their dtype first."""
+    """Returns the operands of a pointwise operator. An operand without axes does not make others
+    wider; torch first rounds it to their dtype.
+    """
     made = [each.meta["val"] for each in node.args if isinstance(each, fx.Node) and isinstance(each.meta["val"], torch.Tensor)]
     flat, wide = ({each.dtype for each in made if bool(each.ndim) == has_axes} for has_axes in (False, True))
     if not (flat and wide):
@@ -327,7 +333,9 @@ _SHARING = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "s
 
 
 def _bytes_of_shared(results: Iterable[Any]) -> int:
-    """The bytes of results whose memory is an argument's, or another result's: each is copied, for torch may write to it."""
+    """Returns the bytes of results in the memory of an argument, or of another result: each is
+    copied, as torch may write to it.
+    """
     groups: dict[fx.Node, list[fx.Node]] = {}
     for node in results:
         if isinstance(node, fx.Node) and node.op == "call_function":
@@ -349,7 +357,8 @@ def _unwritten(expected: torch.Tensor) -> torch.Tensor:
 
 
 def _laid_out(value: Any, expected: Any) -> Any:
-    """A result in the order of memory that torch has planned for it, where that is one of ours."""
+    """Returns a result in the memory order that torch has planned for it, if that is one of ours.
+    """
     if isinstance(value, Tensor) and isinstance(expected, torch.Tensor) and is_channels_last(expected):
         return ops.relayout(value, layout="channels_last")
     return value
@@ -365,13 +374,13 @@ def _wanted(place: Place, expected: torch.Tensor, strided: bool, passed_on: int 
 
 
 def _known_steps(expected: torch.Tensor) -> list[int] | None:
-    """None if only calls know them, or where one element is in many places."""
+    """Returns the strides; None if only calls know them, or one element is in many places."""
     steps = expected.stride()
     return list(steps) if all(isinstance(step, int) and step for step in (*expected.shape, *steps)) else None
 
 
 def as_theirs(place: Place, value: Any, expected: Any, strided: bool = True) -> Any:
-    """A copy, in the dtype that torch has planned for it, and with its strides."""
+    """Returns a copy in the dtype and with the strides that torch has planned."""
     if not isinstance(value, Tensor):
         return value
     lent, device = place.lent(value), expected.device

@@ -1,4 +1,6 @@
-"""A training graph whose sizes change, under a limit: for each of their values forward and backward are cut and planned before that forward runs."""
+"""A training graph whose sizes change, under a limit: for each combination of sizes, forward and
+backward are cut and planned before forward runs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ Place = tuple[int, int | None, Any]  # an argument, its axis, the symbol that ha
 
 
 class Planned:
-    """Forward and backward that were cut, and planned, together."""
+    """Forward and backward that were cut and planned together."""
 
     def __init__(self, pair: tuple[Compiled, Compiled], count: int) -> None:
         """count: the number of forward's results that backward is not given."""
@@ -51,8 +53,9 @@ class Alone:
 class Sizes:
     """The programs of a graph, by the sizes of a call.
 
-    How many values cross differs from size to size, but torch takes a graph with a fixed number of results. So it is shown one with a slot for each value
-    that there is, and a call leaves the others empty; one more slot has the number of the pair, for backward.
+    The number of values that cross differs from size to size, but torch takes a graph with a fixed
+    number of results. So torch sees a graph with a slot for each value, of which a call leaves some
+    empty; one more slot has the number of the pair, for backward.
 
     joint: all its symbols are known by arguments of forward (`are_known_by_call`). count: of forward's results that are no slots. cut: of a
     joint graph whose sizes are numbers; may raise MemoryError.
@@ -147,7 +150,7 @@ def _number(value: Any, known: dict[Any, int]) -> Any:
 
 
 def _with_numbers(joint: fx.GraphModule, known: dict[Any, int]) -> fx.GraphModule:
-    """A copy in which symbols are numbers, which are no nodes."""
+    """Returns a copy of a graph in which symbols are plain numbers."""
 
     def settled(value: Any) -> Any:
         if isinstance(value, torch.Tensor):

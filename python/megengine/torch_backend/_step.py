@@ -56,7 +56,9 @@ class Lent:
 
 
 def bring_back(lent: Sequence[Lent]) -> None:
-    """New values to torch's memory, where the plan could not put them there; some may lie in that of others."""
+    """Copies new values to torch's memory, if the plan could not put them there; some may lie in
+    the memory of others.
+    """
     moved = [each for each in lent if each.has_moved()]
     values = [place_on(each.theirs.device).lent(each.ours).clone() for each in moved]
     with torch.no_grad():
@@ -180,7 +182,9 @@ class _StepProgram:
         return result
 
     def _ready(self, arguments: list[torch.Tensor]) -> tuple[Replay, list[Tensor], list[Lent]]:
-        """The program for the present numbers of the optimizer, its arguments, and what is lent to it."""
+        """Returns the program for the present numbers of the optimizer, its arguments, and the
+        tensors lent to it.
+        """
         rows = [tuple(each.rule.numbers(each.group, each.states)) for each in self._trained]
         distinct = list(dict.fromkeys(rows))
         places = {row: place for place, row in enumerate(distinct)}
@@ -203,7 +207,9 @@ class _StepProgram:
         return self._lent[theirs]
 
     def _body(self, pattern: Sequence[int], given: list[Tensor]) -> list[Tensor]:
-        """Forward, loss, backward and the updates. given: arguments, and numbers of the optimizer."""
+        """Computes forward, loss, backward and the updates. given: arguments, and numbers of the
+        optimizer.
+        """
         inputs, numbers = given[: self._exported.input_count], given[self._exported.input_count :]
         one = Tensor(1.0, dtype=str(self._exported.loss.dtype).removeprefix("torch."))  # the gradient of the loss
         self._name_held()

@@ -24,7 +24,9 @@ def lies_as_ours(value: torch.Tensor) -> bool:
 
 
 def order_of(value: Any) -> tuple[int, ...] | None:
-    """The order of its axes in which it is row-major; None if it lies as tensors of ours do, or in no such order."""
+    """Returns the order of axes in which a tensor is row-major; None if its order is one of ours,
+    or it has no such order.
+    """
     if not isinstance(value, torch.Tensor) or not has_fixed_sizes(value) or lies_as_ours(value):
         return None
     order = tuple(sorted(range(value.dim()), key=lambda axis: -value.stride(axis)))

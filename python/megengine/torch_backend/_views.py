@@ -1,4 +1,4 @@
-"""Results that show an argument, or another result: they lie in its memory.
+"""Results that are views of an argument, or of another result, and lie in its memory.
 
 Most of them torch makes again from the tensors that they view, by the strides and the offset of
 ours. Others it takes as they are: views that give several tensors
@@ -16,7 +16,9 @@ from torch import fx
 
 
 class Views:
-    """One graph's results are its nodes and numbers, each once; a program of the user's sees those in ``seen``."""
+    """The results of one graph: nodes and numbers, each once. The user's program sees those in
+    ``seen``.
+    """
 
     def __init__(self, graph: fx.GraphModule, results: Sequence[Any], seen: Collection[fx.Node]) -> None:
         self._inputs = {node: place for place, node in enumerate(graph.graph.find_nodes(op="placeholder"))}

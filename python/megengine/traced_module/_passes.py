@@ -1,7 +1,8 @@
-"""Passes that keep what a traced module computes, by name, and their proof on inputs.
+"""Passes that keep what a traced module computes, by name, and their verification on inputs.
 
-"FuseConvBn" folds batch normalization with fixed statistics into the convolution before it; the others join numbers that a value is
-multiplied by, or that are added, and let factors go into weights. A layer that has another use, or that trains, stays as it is.
+"FuseConvBn" folds batch normalization with fixed statistics into the convolution before it; the
+others join factors, or terms, that are numbers, and move factors into weights. A layer that has
+another use, or that trains, stays as it is.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Fuser(Folding):
 
 
 def constant(expr: Expr, value: Tensor) -> Node:
-    """A new node for ``value`` in the graph of ``expr``, before all that computes."""
+    """Makes a node for ``value`` in the graph of ``expr``, before all exprs that compute."""
     graph: Any = expr.top_graph
     node = Constant.make(value, qualname=f"{graph.qualname}.[const]")
     graph._add(node.expr, after=graph.inputs[-1].expr)
@@ -58,7 +59,7 @@ def constant(expr: Expr, value: Tensor) -> Node:
 
 
 def put(layer: Layer, weight: Tensor, bias: Tensor | None) -> None:
-    """Let the call of a layer have other parameters."""
+    """Gives the call of a layer other parameters."""
     call = layer.call
     if not is_call_module(call):
         for name, value in (("weight", weight), ("bias", bias)):
@@ -93,7 +94,8 @@ def uses_of(top: TracedModule, module: Module) -> int:
 
 
 def take_over(old: Node, new: Node) -> None:
-    """Let ``new`` stand for ``old``, under its name: a name goes on to mean one value."""
+    """Replaces ``old`` by ``new``, which takes over its name, so that a name still means one value.
+    """
     graph = old.top_graph
     if graph is None:
         raise AssertionError("graph is not None does not hold")
@@ -123,7 +125,7 @@ _METHODS = {
 
 
 def _binary(expr: Any) -> tuple[str, int, int] | None:
-    """The sign that ``expr`` computes, and which of its arguments are left and right of it."""
+    """Returns the sign that ``expr`` computes, and the places of its left and right arguments."""
     if len(expr.args) != 2 or expr.kwargs:
         return None
     if is_call_tensor_method(expr, list(_METHODS)):
@@ -157,7 +159,7 @@ def _written(arg: Any) -> float | None:
 
 
 def _known(arg: Any) -> float | None:
-    """A number, or the only element of a tensor that is the same in each call."""
+    """Returns a number, or the only element of a tensor that is the same in each call."""
     value = known_value(arg)
     if isinstance(value, Tensor):
         return float(value) if value.size == 1 and value.ndim <= 1 else None
@@ -175,7 +177,7 @@ def term_of(expr: Any) -> tuple[Node, float] | None:
 
 
 def fuse_add_mul(top: TracedModule) -> None:
-    """x * a * b becomes x * (a * b), x + a + b becomes x + (a + b)."""
+    """Turns x * a * b into x * (a * b), and x + a + b into x + (a + b)."""
     for graph in top._inner_graphs():
         for expr in list(graph):
             _fuse(expr, factor_of, "__mul__", lambda a, b: a * b)
@@ -197,7 +199,9 @@ def _fuse(
 
 
 def backward_fold_scale(top: TracedModule) -> None:
-    """layer(x) * c becomes a layer with c times the weights, also through relu, sums, pooling and new shapes."""
+    """Turns layer(x) * c into a layer with c times the weights, also through relu, sums, pooling
+    and reshapes.
+    """
     for graph in top._inner_graphs():
         for expr in list(graph):
             found = factor_of(expr, _known) if expr.top_graph is not None else None
@@ -351,7 +355,7 @@ def verify_same(
 
 
 def _values(module: TracedModule, inputs: tuple[Any, ...]) -> dict[str, tuple[Tensor, Expr]]:
-    """Name of each node of the flattened module -> its value, and the expr that made it."""
+    """Maps the name of each node of the flattened module to its value and the expr that made it."""
     flat = module.flatten()
     graph, leaves = flat._graph_for(inputs, {})
     found: dict[str, tuple[Tensor, Expr]] = {}

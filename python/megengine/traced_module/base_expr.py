@@ -1,4 +1,4 @@
-"""Expr: what all steps of a traced graph have in common. `expr` has the kinds."""
+"""Expr: the base of all steps of a traced graph. `expr` has the kinds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Expr(FxNode):
     _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")
 
     def __init_subclass__(cls, kind: str, target: str = "") -> None:
-        """kind: the op. target: the name under which programs know what an expr is about."""
+        """kind: the op. target: the attribute under which programs find the target of an expr."""
         cls._kind = kind
         if target:
             setattr(cls, target, property(lambda self: self.target, lambda self, value: setattr(self, "target", value)))
@@ -102,7 +102,7 @@ class Expr(FxNode):
             raise Damaged(f"{self.name} does not make the values that it lists")
 
     def check_saved(self, what: str) -> None:
-        """Each kind has its own."""
+        """Raises Damaged for an expr that may not be in a file; each kind has its own checks."""
 
     def is_impure(self) -> bool:
         """Whether it must stay although nothing reads it."""
@@ -112,7 +112,9 @@ class Expr(FxNode):
 
     @classmethod
     def make(cls, *args: Any, **kwargs: Any) -> Any:
-        """The node of a new expr that makes one by itself; else, as for calls, the expr, without arguments yet."""
+        """Makes an expr and returns its node; for calls, which have no arguments yet, the expr
+        itself.
+        """
         made = cls(*args, **kwargs)
         return made.outputs[0] if made.outputs else made
 
@@ -229,7 +231,7 @@ class Expr(FxNode):
 
     @property
     def arg_def(self) -> TreeDef:
-        """How args and kwargs are arranged."""
+        """The arrangement of args and kwargs."""
         return tree_flatten((tuple(self.args), dict(self.kwargs)))[1]
 
     # -- what comes out --------------------------------------------------------------------------
@@ -270,7 +272,7 @@ class Expr(FxNode):
         return f"{name}_out", f"{qualname}.[func_{self.name}]"
 
     def _give(self, result: Any) -> None:
-        """Make ``result``, a tree in which registered containers are taken apart already."""
+        """Sets the result, a tree in which registered containers are already taken apart."""
         self._result = result
         self._outputs = list(dict.fromkeys(values_in(self._result)))
         for node in self._outputs:
@@ -278,7 +280,7 @@ class Expr(FxNode):
 
     @property
     def out_def(self) -> TreeDef:
-        """How the results are arranged."""
+        """The arrangement of the results."""
         return tree_flatten(self.return_val)[1]
 
     def _clone(self, args: Any, kwargs: Any, copy_node: Callable[[Node], Node]) -> Expr:
@@ -306,11 +308,15 @@ class Expr(FxNode):
 
     @property
     def users(self) -> list[Expr]:
-        """The steps that read what this one makes, in order of first use; what the graph gives is the last step's argument."""
+        """The steps that read this one's results, in order of first use; the graph's result is the
+        last step's argument.
+        """
         return list(dict.fromkeys(user for node in self._outputs for user in node.readers))
 
     def replace_all_uses(self, new: Any, only: Callable[[Any], bool] = lambda user: True) -> list[Any]:
-        """Let those for which ``only`` holds read the values of ``new``, a step that makes as many."""
+        """Makes users for which ``only`` holds read the values of ``new``, a step with as many
+        results.
+        """
         pairs = list(zip(self._outputs, new.outputs, strict=True))
         return list(dict.fromkeys(user for old, other in pairs for user in old.replace_all_uses(other, only)))
 
@@ -329,7 +335,7 @@ class Expr(FxNode):
         self._disable_remove = True
 
     def noted_types(self) -> str:
-        """Types as they were while tracing."""
+        """Returns the types of the results while tracing."""
         known = (node for node in self.outputs if isinstance(node, TensorNode) and node.shape is not None)
         return ", ".join(type_text(node.dtype, node.shape or ()) for node in known)
 
@@ -379,7 +385,9 @@ class Expr(FxNode):
         return f"{''.join(show(arg, spec) + ', ' for arg in args[first:])}{keywords}"
 
     def _shown(self) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The arguments that text shows: without keywords, and positions at the end, that hold the parameter's default."""
+        """Returns the arguments that text shows: without keywords and last positions that hold the
+        parameter's default.
+        """
         signature = self._parameters()
         if signature is None:
             return self.args, self.kwargs

@@ -67,7 +67,7 @@ class Input(Expr, kind="placeholder"):
         return self.top_graph._module
 
     def run(self, env: dict[Node, Any]) -> None:
-        """The caller of the graph gives the value."""
+        """Does nothing, as the caller of the graph gives the value."""
 
     def check_saved(self, what: str) -> None:
         if len(self.outputs) != 1 or self.args or self.kwargs:
@@ -143,7 +143,7 @@ class CallMethod(Expr, kind="call_method", target="method"):
 
     @property
     def graph(self) -> InternalGraph | None:  # type: ignore[override]  # as programs know it
-        """The graph that runs inside when the module is a traced one."""
+        """The graph that a traced module runs for this call; None for others."""
         graphs = getattr(self.reached(), "argdef_graph_map", None) if self._is_module_call else None
         return graphs.get(self._signature()) if graphs is not None else None
 
@@ -223,7 +223,7 @@ def _kind_of(value: Tensor | Module) -> type[Node]:
 
 
 def _described(node: Node, value: Any) -> Node:
-    """``node``, which knows what ``value`` is where that is a tensor."""
+    """Returns ``node``, which notes the type of ``value`` if that is a tensor."""
     if isinstance(node, TensorNode):
         node._describe(value)
     return node
@@ -237,7 +237,9 @@ def _check_read(expr: Expr, value: Any, what: str) -> None:
 
 
 def run_method(method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A method of ``args[0]``; for one that writes in place, the tensor written to."""
+    """Calls a method of ``args[0]`` and returns its result, or the tensor written to if it writes
+    in place.
+    """
     target = args[0]
     if method == "shape":
         return shape_tensor(target)
@@ -292,7 +294,9 @@ _HOMES = (F.elemwise, F.math, F.tensor, F.vision, F.nn)
 
 
 def _home_of(func: Callable[..., Any]) -> str:
-    """The module that programs take a function from, without the package; where it is defined need not be known."""
+    """Returns the name of the module from which programs import a function, which may be another
+    than the one that defines it.
+    """
     module = (getattr(func, "__module__", None) or "").rpartition(".")[2]
     if not module.startswith("_"):
         return module

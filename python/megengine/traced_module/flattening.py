@@ -1,4 +1,4 @@
-"""One graph from a graph that calls others."""
+"""Makes one graph of a graph that calls others."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Flattener:
         return new
 
     def _read(self, expr: GetAttr, prefix: str) -> None:
-        """Modules that are inlined are not read, what they hold is read by its whole path."""
+        """Copies a read by its whole path; modules that are inlined are not read."""
         path = self._paths[expr.args[0]]
         path = f"{path}.{expr.attr_name}" if path else expr.attr_name
         node = expr.outputs[0]
@@ -88,5 +88,5 @@ class _Flattener:
 
 
 def flattened(graph: InternalGraph, module: TracedModule) -> InternalGraph:
-    """``graph`` with the graphs that it calls in the places of the calls, for ``module``."""
+    """Returns ``graph`` for ``module``, with each call of a graph replaced by that graph."""
     return _Flattener(graph, module).run(graph)

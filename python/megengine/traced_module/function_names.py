@@ -1,4 +1,4 @@
-"""Functions by name: what files hold in their places."""
+"""Names of functions, which files hold in place of functions."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class InternalGraph(Pictured):
     """Exprs in the order in which they run; inputs[0] is the module itself.
 
     name: goes before the names of nodes when these are looked up. qualname: path of the module whose forward this is.
-    fx_graph: what this shows: a `megengine.fx.Graph` whose nodes are the exprs, for passes that are written for these.
+    fx_graph: the graph that this shows, a `megengine.fx.Graph` whose nodes are the exprs, for
+    passes over such nodes.
     """
 
     name: str = ""
@@ -81,7 +82,7 @@ class InternalGraph(Pictured):
 
     @property
     def _result(self) -> Any:
-        """The tree that the graph gives; None before it gives one."""
+        """The tree of results; None before it is set."""
         last = self.fx_graph.last
         return last.args[0] if isinstance(last, Output) else None
 
@@ -187,9 +188,10 @@ class InternalGraph(Pictured):
         return _watch.watching(Inserter(self, expr))
 
     def replace_node(self, repl_dict: Mapping[Node, Tensor]) -> None:
-        """Let outputs, and exprs after the new node, read the values of ``repl_dict`` for its keys.
+        """Makes outputs, and exprs after the new node, read the values of ``repl_dict`` in place of
+        its keys.
 
-        What runs before the new node goes on reading the old one, so that no loop arises.
+        Exprs before the new node still read the old one, so that no loop arises.
         """
         places = self.fx_graph.positions()
         for old, new in ((self._own(old), self._own(new)) for old, new in repl_dict.items()):
@@ -221,7 +223,8 @@ class InternalGraph(Pictured):
     def add_input_node(
         self, shape: Sequence[int], dtype: DTypeLike = "float32", name: str = "args"
     ) -> TensorNode:
-        """A further tensor to call the module with, after the others. Only of the top graph."""
+        """Adds a tensor to the module's arguments, after the others. Only the top graph allows it.
+        """
         self._must_be_top("add_input_node")
         node = Input.make(TensorNode, name, f"{self.qualname}.[{name}]")
         node.shape, node.dtype = shape, dtype
@@ -249,7 +252,8 @@ class InternalGraph(Pictured):
         return old
 
     def reset_outputs(self, outputs: object) -> None:
-        """Give ``outputs``, a node or a tree of nodes, from now on. Only of the top graph."""
+        """Makes ``outputs``, a node or a tree of nodes, the result. Only the top graph allows it.
+        """
         self._must_be_top("reset_outputs")
         for node in values_in(pack(outputs)):
             if node.top_graph is not self:
@@ -257,7 +261,7 @@ class InternalGraph(Pictured):
         self._result = pack(outputs)
 
     def add_output_node(self, node: TensorNode) -> None:
-        """Give (what is given now, ``node``). Only of the top graph."""
+        """Makes (the present result, ``node``) the result. Only the top graph allows it."""
         self._must_be_top("add_output_node")
         if not isinstance(node, TensorNode):
             raise AssertionError(f"add_output_node: takes a TensorNode, got {node!r}")
@@ -359,7 +363,7 @@ class InternalGraph(Pictured):
     # -- copies ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Flat lists: nodes and exprs refer to each other so deeply that pickle would not bear it."""
+        """Returns flat lists, because nodes and exprs refer to each other too deeply for pickle."""
         nodes = [node for expr in self for node in expr.outputs]
         refs = {node: NodeRef(place) for place, node in enumerate(nodes)}
 
@@ -407,7 +411,7 @@ class InternalGraph(Pictured):
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> InternalGraph:
-        """A part of a copy of its module."""
+        """Copies the graph as a part of its module."""
         copied = memo[id(self)] = object.__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied

@@ -55,7 +55,7 @@ FUNCTIONS: set[Callable[..., Any]] = {
 
 
 def see_calls_of(function: types.FunctionType) -> None:
-    """Record calls of ``function`` as one expr, whatever it does."""
+    """Makes calls of ``function`` one expr."""
     USER_REGISTERED_FUNCTION.append(function)
     FUNCTIONS.add(function)
     _watch.see_calls_of(function)

@@ -112,7 +112,9 @@ def _taken_apart(value: Any) -> tuple[list[Any], tuple[Any, ...] | None]:
 
 
 def _native(kind: type) -> Container:
-    """One that `core._tree` opens; the keys of a dict are its auxiliary data."""
+    """Returns the `Container` of a class that `core._tree` opens; the keys of a dict are its
+    auxiliary data.
+    """
     return Container(_taken_apart, lambda items, keys: Branch(kind, keys, []).made_of(list(items)))
 
 

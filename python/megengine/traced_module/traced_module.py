@@ -37,7 +37,9 @@ from .tracing import QUANTIZERS, parameter_from, parameters_of, signature_of
 __all__ = ["InternalGraph", "TracedModule", "register_as_builtin", "trace_module", "wrap"]
 
 class _EndReached(BaseException):
-    """All end points are computed. No error: nothing notes or handles it on its way."""
+    """Raised when all end points are computed. It is no Exception, so that nothing notes or handles
+    it on its way.
+    """
 
 
 class _Watch:
@@ -164,7 +166,9 @@ class TracedModule(Module):
     def _canonical(
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments passed by position where that is possible, so that both ways are one signature."""
+        """Returns the arguments by position if possible, so that calls by position and by name have
+        one signature.
+        """
         if self.argspec is None:
             return tuple(args), kwargs
         try:
@@ -212,7 +216,7 @@ class TracedModule(Module):
         return {k: tree_flatten(unpack(g._result))[1] for k, g in self.argdef_graph_map.items()}
 
     def _adopt_graphs(self) -> None:
-        """Make this the top: its graphs are the outermost ones, and count."""
+        """Makes this the top module: its graphs are the outermost ones, which count ids."""
         for graph in self.argdef_graph_map.values():
             graph._renumber()
 
@@ -220,7 +224,9 @@ class TracedModule(Module):
         return next(argdef for argdef, other in self.argdef_graph_map.items() if other is graph)
 
     def _set_arguments(self, graph: InternalGraph, args: tuple[Any, ...], kwargs: dict[str, Any], added: str = "") -> None:
-        """Call ``graph`` with arguments arranged like these; parameters keep their names. added: name of a new one, the last."""
+        """Makes ``graph`` the one for arguments arranged like these; parameters keep their names.
+        added: the name of a new last one.
+        """
         del self.argdef_graph_map[self._arrangement(graph)]
         self.argdef_graph_map[tree_flatten((tuple(args), dict(kwargs)))[1]] = graph
         names = [name for name, _ in self._by_name(args, kwargs)]
@@ -233,7 +239,7 @@ class TracedModule(Module):
         self.argspec = inspect.Signature(taken) if len(set(names)) == len(names) else None
 
     def _add_parameter(self, graph: InternalGraph, name: str) -> None:
-        """The last input of ``graph`` is a further argument."""
+        """Makes the last input of ``graph`` a further argument."""
         *inputs, new = graph.inputs[1:]
         args, kwargs = self._arrangement(graph).unflatten(inputs)
         if kwargs:
@@ -354,14 +360,14 @@ class TracedModule(Module):
         return child
 
     def _copied(self, is_top: bool = True) -> TracedModule:
-        """The same, with ids of its own."""
+        """Returns a copy with ids of its own."""
         copied = self._as_child()
         copied._is_top = is_top
         copied._adopt_graphs()
         return copied
 
     def _take_over(self, module: Module, build: Callable[[Module], Module]) -> None:
-        """Tensors, children and mode of ``module``; ``build`` makes the children."""
+        """Takes over tensors, children and mode of ``module``; ``build`` makes the children."""
         own = self.__dict__
         for key in ("name", "training", "quantize_disabled", "_short_name"):
             own[key] = vars(module)[key]

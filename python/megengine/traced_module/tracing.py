@@ -1,6 +1,8 @@
-"""Recording calls as exprs with nodes for their results: what tracing and `insert_exprs` share, and tracing.
+"""Records calls as exprs with nodes for their results, for tracing and `insert_exprs`; and traces
+modules.
 
-While a module's forward is traced, tensors flow as always, and each is known to the graph by a node.
+While a module's forward is traced it computes with tensors as usual, and the graph has a node for
+each.
 """
 
 from __future__ import annotations
@@ -41,13 +43,15 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def listed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-    """Arguments whose iterators are lists, for they are read twice."""
+    """Returns arguments with lists in place of iterators, because they are read twice."""
     make: Callable[[Any], Any] = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
     return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
 
 
 def function_expr(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Expr, tuple[Any, ...]]:
-    """The expr of a call, and the arguments that it takes; a method of the global random generator is the function of megengine.random."""
+    """Returns the expr of a call, and its arguments; a method of the global random generator
+    becomes the function of megengine.random.
+    """
     if func is op_objects.apply:
         return Apply(args[0]), args[1:]
     public: Any = getattr(random, func.__name__, None) if args and isinstance(args[0], RNG) else None
@@ -149,7 +153,9 @@ class _Scope:
 
     @functools.cached_property
     def paths(self) -> dict[int, str]:
-        """Id of a tensor or module -> the dotted path at which the module holds it; what is its own goes by the path that it has there."""
+        """Id of a tensor or module -> the dotted path at which the module holds it; its own members
+        have the paths that they have in it.
+        """
         held = [*self.module.named_tensors(), *self.module.named_modules(), *_members(self.module)]
         return {id(item): path for path, item in held if path}
 
@@ -185,7 +191,8 @@ class Tracer(Recorder):
     def trace(
         self, module: Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[TracedModule, Any]:
-        """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
+        """Returns the traced copy of ``module`` with a graph for these arguments, and its result.
+        """
         traced = cast("TracedModule", self.build(module, is_root=True))
         with _watch.watching(self):
             result = self._trace_graph(module, traced, name, name, args, kwargs)
@@ -303,7 +310,7 @@ class Tracer(Recorder):
     def made_from(
         self, result: Tensor, data: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """``Tensor(data)`` of a tensor is a call like others."""
+        """Records ``Tensor(data)`` of a tensor as a call."""
         if isinstance(data, Tensor):
             self._add(CallFunction(type(result)), self.arguments((data, *args), kwargs), result)
 
@@ -360,7 +367,7 @@ def _drop_unread(top: TracedModule) -> None:
 
 
 def parameters_of(signature: inspect.Signature) -> list[tuple[Any, ...]]:
-    """Name, kind and, where there is one, default of each parameter, for files."""
+    """Returns name, kind and default, if any, of each parameter, for files."""
     return [(p.name, int(p.kind), *([] if p.default is p.empty else [p.default])) for p in signature.parameters.values()]
 
 

@@ -1,4 +1,5 @@
-"""Layers for inference whose weights lie as oneDNN's kernels read them, reordered once and not in each call.
+"""Layers for inference whose weights are in the order of oneDNN's kernels, reordered once and not
+in each call.
 
 Their inputs and results are best left in the layout of `Tensor.to_mkldnn`; `fx.experimental.optimization` arranges that.
 """

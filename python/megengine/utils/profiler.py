@@ -260,7 +260,7 @@ class Profiler(contextlib.ContextDecorator):
         self.stop()
 
     def __call__(self, func: Any) -> Any:
-        """``func`` with this profiler around each call."""
+        """Returns ``func`` with this profiler around each call."""
         return super().__call__(func)
 
     def __del__(self) -> None:
@@ -326,7 +326,9 @@ def _timeline(
 def _memory_flow(
     begin: int, calls: list[Any], scopes: list[tuple[str, int, int, int]], pid: int, options: dict[str, int]
 ) -> str:
-    """SVG: bytes that devices hold, over the kernels; those after which they grew most are named."""
+    """Returns an SVG of the bytes that devices hold over the kernels; it names those after which
+    they grew most.
+    """
     width, height = 1000, 400
     used = [call[5] for call in calls]
     top = max(used, default=0) or 1

@@ -125,7 +125,7 @@ class SummaryWriterExtend(SummaryWriter):  # type: ignore[misc]
         global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """A text, or a list of texts."""
+        """Adds a text, or a list of texts."""
         self._get_file_writer().add_summary(text(tag, text_string_list), global_step, walltime)
 
     def add_node_raw(
@@ -146,7 +146,7 @@ class SummaryWriterExtend(SummaryWriter):  # type: ignore[misc]
         self.node_raw_dict[name].name += suffix
 
     def add_node_raw_attributes(self, name: str, attributes: dict[str, Any]) -> None:
-        """More attributes of the node ``name``. KeyError for an unknown one."""
+        """Adds attributes to the node ``name``. KeyError for an unknown one."""
         self.node_raw_dict[name].attributes.update(attributes)
 
     def add_graph_by_node_raw_list(self) -> None:

@@ -1,4 +1,4 @@
-"""Automatic mixed precision: the switch, and the two casts that ops of either kind ask for.
+"""Automatic mixed precision: the switch, and the two casts that ops of either kind call.
 
 Matrix products and convolutions run in ``low_prec_dtype`` and accumulate in float32;
 transcendental functions and normalization run in ``high_prec_dtype``.

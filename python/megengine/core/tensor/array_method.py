@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ArrayMethodMixin(_Tensor):
-    """Arithmetic lies in the extension; here is what works by shapes, indices and host values."""
+    """Methods that work by shapes, indices and host values; arithmetic lies in the extension."""
 
     __array_priority__ = 1001  # above ndarray: ndarray + Tensor is a Tensor
 
@@ -451,7 +451,7 @@ _REDUCTIONS: dict[str, Callable[[Any, Any, bool], "Tensor"]] = {
 
 
 def _on_host(x: Any) -> Any:
-    """A tensor as an array that nobody can write to: what is written would reach no tensor."""
+    """Returns a tensor as a read-only array: a write would reach no tensor."""
     if not isinstance(x, _Tensor):
         return x
     array = np.asarray(x)

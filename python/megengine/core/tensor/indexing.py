@@ -210,7 +210,8 @@ def _index_tensor(item: "Tensor | np.ndarray") -> "Tensor":
 
 
 def as_places(index: "Tensor") -> "Tensor":
-    """int32, as ops read places. What does not fit lies outside of every axis afterwards, too."""
+    """Casts places to int32, as ops read them. Numbers that do not fit stay outside of every axis.
+    """
     if index.dtype == np.int64:
         index = ops.minimum(ops.maximum(index, -(2**31)), 2**31 - 1)
     return index if index.dtype == np.int32 else ops.cast(index, dtype="int32")
@@ -239,7 +240,8 @@ def _add_mask(access: Access, mask: "Tensor | np.ndarray", shape: Shape, axis: i
 
 
 def _place_if(mask: "Tensor | np.ndarray") -> "Tensor | np.ndarray":
-    """[0] where a bool scalar is True, else no place; of a tensor without a look at its value."""
+    """Returns the place [0] if a bool scalar is True, else no place; a tensor's value is not read.
+    """
     if isinstance(mask, _Tensor):
         return taken(ops.nonzero(ops.reshape(mask, shape=(1,))), 1, 0)
     return np.zeros(int(mask), np.int32)
@@ -295,7 +297,9 @@ def _names_rows(index: object) -> bool:
 
 
 def _note_counted(ndim: int, index: Any) -> None:
-    """Along which axes the ints and slices of the next op count; along others they take all."""
+    """Notes the axes along which ints and slices of the next op select; along other axes they take
+    all.
+    """
     items = index if type(index) is tuple else (index,)
     counted = [
         axis
@@ -358,7 +362,7 @@ def _region_of(x: _Tensor, access: Access) -> "Tensor":
 
 
 def setitem(x: _Tensor, index: object, value: object) -> "Tensor":
-    """The value that ``x`` has after ``x[index] = value``: a new tensor of x's dtype."""
+    """Returns ``x`` after ``x[index] = value``: a new tensor of x's dtype."""
     shape = x._tuple_shape
     basic = _basic(shape, index)
     if basic is not None and shape:
@@ -403,7 +407,7 @@ def _write_indices(target: "Tensor", access: Access, value: "Tensor") -> "Tensor
 
 
 def _masked_fill(x: _Tensor, mask: Any, value: Any, shape: Shape) -> "Tensor | None":
-    """x[mask] = scalar as one selection, so that a trace needs no data-dependent shape."""
+    """Computes x[mask] = scalar as one selection, so that a trace needs no data-dependent shape."""
     own = mask._tuple_shape if isinstance(mask, _Tensor) else mask.shape
     if own != shape[: len(own)]:
         raise IndexError(

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def matmul(a: "Tensor", b: "Tensor", transpose_a: bool = False, transpose_b: bool = False) -> "Tensor":
-    """Product of the last two axes, in the low precision under `amp`; 1-d operands are a row and a column. Products of int8 are int32."""
+    """Multiplies matrices of the last two axes, in the low precision under `amp`; 1-d operands are
+    a row and a column. Products of int8 are int32.
+    """
     if state.get().enabled:
         a, b = to_low(a, b)
     if a.ndim >= 2 and b.ndim >= 2:
@@ -41,7 +43,9 @@ def _vector_matmul(a: "Tensor", b: "Tensor", transpose_a: bool, transpose_b: boo
 
 
 def as_reals(x: "Tensor") -> "Tensor":
-    """Integers and bools in a float dtype that holds them all, so that differences are exact and squares do not wrap."""
+    """Casts integers and bools to a float dtype that holds them all, so that differences are exact
+    and squares do not wrap.
+    """
     if x.dtype.kind not in "iub":
         return x
     return ops.cast(x, dtype="float64" if x.dtype.itemsize > 2 else "float32")

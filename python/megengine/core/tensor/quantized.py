@@ -88,7 +88,9 @@ def real_values(x: Tensor) -> Tensor:
 
 
 def keeps_quantized_dtype(function: _Function) -> _Function:
-    """Let a function of real numbers take a QuantizedTensor first: the result gets its dtype."""
+    """Lets a function of real numbers take a QuantizedTensor as its first argument; the result gets
+    its dtype.
+    """
     first = cast(FunctionType, function).__code__.co_varnames[0]
 
     @functools.wraps(function)

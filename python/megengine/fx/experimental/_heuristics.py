@@ -117,14 +117,16 @@ def gen_mkl_autotuner(
 
 
 def _values(gm: GraphModule, args: tuple[Any, ...]) -> dict[str, Any]:
-    """Values of all nodes, by name. Runs a copy, for the model may write into its tensors and inputs."""
+    """Returns the values of all nodes by name. It runs a copy, as the model may write into its
+    tensors and inputs.
+    """
     return {node.name: value for node, value in values_of(copy.deepcopy(gm), args)}
 
 
 def _seconds(
     graph: MklSubgraph, values: dict[str, Any], iters: int, warmup: int
 ) -> tuple[float, float]:
-    """Best time of the region with its layouts, conversions included, and without."""
+    """Returns the best times of the region with its layouts, conversions included, and without."""
     inside = set(graph.nodes)
     read = dict.fromkeys(value for node in graph.nodes for value in node.all_input_nodes)
     inputs = [node for node in read if node not in inside]

@@ -1,4 +1,5 @@
-"""The part of `optimize_for_inference` that lets values between layers lie as oneDNN's kernels read them.
+"""The part of `optimize_for_inference` that keeps values between layers in the layouts of oneDNN's
+kernels.
 
 Regions of layers that know these layouts get `Tensor.to_mkldnn` on the way in and `Tensor.to_dense` on the way out, layers
 with packed weights (`megengine.utils.mkldnn`), and products that add and rectify what they store. A heuristic decides
@@ -57,9 +58,8 @@ class _Support(Enum):
 def lay_out(
     model: M.Module, heuristic: Callable[[MklSubgraph], bool], tracer: type[Tracer]
 ) -> GraphModule:
-    """``model``, which is the caller's own, with the regions laid out that ``heuristic`` chooses.
-
-    AssertionError where a layer that could be laid out does not compute in float32 on the CPU.
+    """Lays out the regions of ``model``, a copy of the caller's, that ``heuristic`` chooses.
+    AssertionError if a layer that could be laid out does not compute in float32 on the CPU.
     """
     at_work = tracer()
     graph = at_work.trace(model)
@@ -177,7 +177,7 @@ def _cancel_conversions(graph: Graph) -> None:
 
 
 def _regions(graph: Graph, taken: Sequence[Node]) -> list[MklSubgraph]:
-    """The nodes that are laid out, in sets that hand values to each other without conversion."""
+    """Returns the nodes that are laid out, in sets that exchange values without conversion."""
     places = {node: place for place, node in enumerate(graph.nodes)}
     starts = [node for node in places if _is_conversion(node, "to_mkldnn")]
     sets = UnionFind(len(places))
@@ -203,7 +203,9 @@ def _regions(graph: Graph, taken: Sequence[Node]) -> list[MklSubgraph]:
 
 
 def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> None:
-    """Layers with packed weights add what is added to their results, and rectify them, where nobody else reads those."""
+    """Lets layers with packed weights compute a following sum and relu, if nothing else reads their
+    results.
+    """
 
     def is_free_product(value: Any) -> bool:
         return (

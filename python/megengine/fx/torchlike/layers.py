@@ -16,14 +16,14 @@ from .networks import attended, embedding, embedding_bag
 
 
 class LeakyReLU(M.LeakyReLU):
-    """Its slope at 0 is that of negative numbers."""
+    """The layer whose slope at 0 is that of negative numbers, as torch has it."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return ops.left_leaky_relu(inputs, negative_slope=float(self.negative_slope))
 
 
 class PReLU(M.PReLU):
-    """Its slope at 0 is that of negative numbers."""
+    """The layer whose slope at 0 is that of negative numbers, as torch has it."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return prelu(inputs, self.weight.reshape(-1))
@@ -155,7 +155,7 @@ class MultiheadAttention(M.Module):
 
 
 def _additive(mask: Tensor, like: Tensor) -> Tensor:
-    """A bool mask, true where hidden, as what is added."""
+    """Turns a bool mask, true where hidden, into numbers that are added to the scores."""
     if mask.dtype != np.bool_:
         return mask
     hidden = F.full((), -np.inf, dtype=like.dtype.name)

@@ -24,7 +24,8 @@ def run_direction(
 ) -> tuple[Tensor, State]:
     """One layer in one direction over x [time, batch, features].
 
-    weights: of input and state, their biases or None, and the projection of h or None. Returns (outputs, last state).
+    weights: those of input and state, their biases or None, and the projection of h or None.
+    Returns (outputs, last state).
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     if w_hr is None:

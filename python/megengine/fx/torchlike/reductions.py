@@ -38,7 +38,7 @@ def norm_root(input: Tensor) -> Tensor:
 
 @wrap
 def variance(input: Tensor, axis: int | Sequence[int] | None, correction: float, keepdims: bool) -> Tensor:
-    """Variance with ``correction`` taken from the number of elements that it is divided by."""
+    """Computes the variance; its divisor is the number of elements less ``correction``."""
     biased = F.var(input, axis=axis, keepdims=keepdims)
     count = input.size // biased.size
     return biased * (count / (count - correction)) if correction else biased
@@ -118,7 +118,7 @@ def _total(function):
 
 
 def _truths(function):
-    """Any, or all: the largest or smallest of 0 and 1."""
+    """Computes any or all as the largest or smallest of 0 and 1."""
     return lambda input, dim=None, keepdim=False: function((input != 0).astype("int32"), axis=_axis(dim), keepdims=keepdim) > 0
 
 
@@ -161,7 +161,9 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
 @wrap
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
-    """Each element less the one before it, ``n`` times; of bools, whether they differ."""
+    """Subtracts from each element the one before it, ``n`` times; for bools tells whether they
+    differ.
+    """
     y = F.concat([each for each in (prepend, input, append) if each is not None], axis=dim)
     for _ in range(n):
         before: list[Any] = [slice(None)] * y.ndim

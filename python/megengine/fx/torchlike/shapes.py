@@ -21,7 +21,7 @@ _LAST = 2**63 - 1  # "to the end" in exported programs
 
 
 def _sizes(sizes: tuple[Any, ...]) -> Any:
-    """``f(2, 3)`` and ``f((2, 3))`` alike."""
+    """Returns the sizes of both ``f(2, 3)`` and ``f((2, 3))``."""
     return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
 
 
@@ -122,7 +122,7 @@ def _check_whole(input: Tensor, size: Sequence[int], stride: Sequence[int], stor
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """All of ``input`` in another shape, if that is what the strides say. ValueError otherwise."""
+    """Returns all of ``input`` in another shape, if the strides mean that. ValueError otherwise."""
     _check_whole(input, size, stride, storage_offset)
     return input.reshape(tuple(size))
 
@@ -131,7 +131,8 @@ def as_strided(
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """``src`` in place of all of ``input``, if that is what the strides say. ValueError otherwise."""
+    """Returns ``src`` in place of all of ``input``, if the strides mean that. ValueError otherwise.
+    """
     _check_whole(input, size, stride, storage_offset)
     return src.reshape(input._tuple_shape)
 
@@ -152,7 +153,8 @@ def _end(end: Any) -> Any:
 
 @wrap
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """One behind the other; a tensor of shape (0,) beside others of any shape adds nothing."""
+    """Joins tensors along an axis; a tensor of shape (0,) beside others of any shape adds nothing.
+    """
     return F.concat([each for each in tensors if each._tuple_shape != (0,)] or list(tensors), axis=dim)
 
 
@@ -194,7 +196,7 @@ def slice_scatter(
 
 @wrap
 def split(input: Tensor, split_size: int | list[int] | tuple[int, ...], dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of this size along an axis, the last one smaller where it does not fit; or of these sizes."""
+    """Splits an axis into pieces of this size, the last one possibly smaller, or of these sizes."""
     extent = input._tuple_shape[dim]
     if isinstance(split_size, (tuple, list)):
         ends = np.cumsum(split_size).tolist()
@@ -222,7 +224,9 @@ def _cast(dtype: str):
 
 
 def to(input, *args, dtype=None, **options):
-    """A dtype (a name, or that of a tensor), another tensor, or devices, which are all the host here."""
+    """Casts to a dtype (a name, or that of a tensor) or to that of another tensor; devices are all
+    the host here.
+    """
     wanted = dtype or next((arg for arg in args if _is_dtype(arg)), None)
     if wanted is not None:
         return input.astype(wanted)

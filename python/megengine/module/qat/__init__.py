@@ -127,7 +127,7 @@ class QATModule(Module):
     def _apply_fakequant_with_observer(
         self, target: Tensor, fake_quant: _FakeQuantize | None, observer: Observer | None
     ) -> Tensor:
-        """``target`` as the observer saw it and the fake quantizer rounded it."""
+        """Shows ``target`` to the observer and rounds it by the fake quantizer."""
         if observer is not None:
             target = observer(target)
         if fake_quant is None or not fake_quant.enabled:
@@ -242,9 +242,8 @@ class QATModule(Module):
 
 
 class RoundedQAT(QATModule):
-    """A layer whose method ``_calc``, of (input, weight, bias), gets weight and bias rounded.
-
-    Its public method, called as ``_calc`` with ``_ending`` behind, gives the result before it is rounded.
+    """A layer whose method ``_calc`` (input, weight, bias) gets rounded weight and bias. Its public
+    method, named ``_calc`` plus ``_ending``, returns the result before rounding.
     """
 
     weight: Any
@@ -277,7 +276,9 @@ class RoundedQAT(QATModule):
 
 
 class ReluQAT(QATModule):
-    """Goes before a `RoundedQAT` among the bases of a class: relu, then the result is rounded."""
+    """Applies relu before the result is rounded, if it stands before a `RoundedQAT` among the bases
+    of a class.
+    """
 
     def _activated(self, x: Tensor) -> Tensor:
         return F.nn.relu(x)
@@ -318,7 +319,8 @@ def uses_running_statistics(bn: _BatchNorm, training: bool) -> bool:
 
 
 def folded(layer: Any, bn: _BatchNorm, mean: Tensor, var: Tensor, transposed: bool = False) -> tuple[Tensor, Tensor]:
-    """Weight and bias (out_channels,) of the layer that also normalizes by these statistics."""
+    """Returns weight and bias (out_channels,) of a layer that also normalizes by these statistics.
+    """
     factor, shift = normalization(mean, var, bn.eps, bn.weight, bn.bias, layer.bias)
     return layer.weight * beside_weight(factor, layer.weight, transposed), shift
 
@@ -326,7 +328,8 @@ def folded(layer: Any, bn: _BatchNorm, mean: Tensor, var: Tensor, transposed: bo
 class FoldedQAT(RoundedQAT):
     """A layer, the child called ``_layer``, and the batch normalization behind it, the child ``bn``.
 
-    ``_calc`` is a method of the layer; ``_bias_shape`` sets a channel's number beside the elements of a result.
+    ``_calc`` is a method of the layer; numbers of channels in the shape ``_bias_shape`` broadcast
+    to a result.
     """
 
     bn: Any

@@ -1,4 +1,6 @@
-"""Attention in its forms, with and without caches, and what models of language keep between calls."""
+"""Attention in its forms, with and without caches, and other operators of language models with
+states.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .layers import softmax
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
-    """[n, heads, t, width] of [n, t, heads * width]."""
+    """Returns [n, heads, t, width] of [n, t, heads * width]."""
     n, t, width = x._tuple_shape
     if heads < 1 or width % heads:
         raise ValueError(f"attention: {width} features cannot be split into {heads} heads")
@@ -24,7 +26,7 @@ def _split(x: Tensor, heads: int) -> Tensor:
 
 
 def _joined(x: Tensor) -> Tensor:
-    """[n, t, heads * width] of [n, heads, t, width]."""
+    """Returns [n, t, heads * width] of [n, heads, t, width]."""
     n, heads, t, width = x._tuple_shape
     return F.reshape(F.transpose(x, (0, 2, 1, 3)), (n, t, heads * width))
 
@@ -54,7 +56,9 @@ def _windows(ahead: Tensor, causal: bool, left: int, right: int) -> Tensor | Non
 
 
 def _bias(mask: Tensor | None, keys: int) -> Tensor | None:
-    """A mask as numbers that are added to scores, with one column a key; keys behind its last column are not seen."""
+    """Turns a mask into numbers that are added to scores, one column for each key; keys after its
+    last column are hidden.
+    """
     if mask is None:
         return None
     bias = _hidden(mask) if mask.dtype == np.bool_ else mask.astype("float32")
@@ -114,7 +118,9 @@ def attention(
 def _by_scores(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None, causal: int, softcap: float, mode: int
 ) -> tuple[Tensor, Tensor]:
-    """Attention with all scores in memory, and these: as products, with the cap, with masks, or as weights."""
+    """Computes attention with all scores in memory, and returns these too: as products, with the
+    cap, with masks, or as weights.
+    """
     k, v = (F.repeat(part, q._tuple_shape[1] // part._tuple_shape[1], axis=1) for part in (k, v))
     dtype = q.dtype.name
     q, k, v = wide(q), wide(k), wide(v)
@@ -138,7 +144,9 @@ def linear_attention(
     q: Tensor, k: Tensor, v: Tensor, state: Tensor | None = None, decay: Tensor | None = None, beta: Tensor | None = None, *,
     chunk_size: int = 64, kv_num_heads: int, q_num_heads: int, scale: float = 0.0, update_rule: str = "gated_delta", results: int = 1,
 ) -> Any:  # fmt: skip
-    """One token after the other: a state [n, heads, width, width of values] fades by ``decay``, and takes in each key and value."""
+    """Computes one token after the other: a state [n, heads, width, width of values] fades by
+    ``decay`` and adds each key and value.
+    """
     is_gated, is_delta = "gated" in update_rule, "delta" in update_rule
     if (decay is None) == is_gated or (beta is None) == is_delta:
         raise ValueError(f"LinearAttention: the inputs do not fit update_rule {update_rule!r}\n  why: gated rules have a decay, delta rules a beta")

@@ -55,7 +55,9 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def _weights(at: np.ndarray, extent: int, mode: str, scale: float, a: float, antialias: bool, exclude: bool) -> np.ndarray:
-    """[count, extent]: how much of each element goes into each result; places outside are those at the border."""
+    """Returns [count, extent]: the weight of each element in each result; places outside take the
+    border's element.
+    """
     stretch = max(1.0, 1 / scale) if antialias else 1.0
     radius = math.ceil((2 if mode == "cubic" else 1) * stretch)
     places = np.floor(at)[:, None] + np.arange(1 - radius, radius + 1)
@@ -70,7 +72,7 @@ def _weights(at: np.ndarray, extent: int, mode: str, scale: float, a: float, ant
 
 
 def _counts(shape: Any, axes: list[int], scales: Any, sizes: Any, policy: str) -> tuple[list[int], list[float]]:
-    """Extents and factors of the resized axes."""
+    """Returns extents and factors of the resized axes."""
     if sizes is None:
         factors = _plain_floats(scales)
         return [math.floor(shape[axis] * factor) for axis, factor in zip(axes, factors, strict=True)], factors
@@ -123,7 +125,7 @@ def resize(
 
 
 def _mixed(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
-    """Each line of x along ``axis``, times the matrix."""
+    """Multiplies each line of x along ``axis`` by the matrix."""
     order = [a for a in range(x.ndim) if a != axis] + [axis]
     back = [order.index(a) for a in range(x.ndim)]
     last = F.transpose(x, order) if order != sorted(order) else x

@@ -1,4 +1,6 @@
-"""The base class of image transforms: which part of a sample is an image, which are boxes, and so on."""
+"""The base class of image transforms, which knows which part of a sample is an image, which are
+boxes, and so on.
+"""
 
 from __future__ import annotations
 
