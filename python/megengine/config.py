@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .core import _config
 from .core._config import add_properties, attribute_of
 
-if TYPE_CHECKING:  # the properties that are added below
+if TYPE_CHECKING:  # adds properties
     benchmark_kernel: bool
     benchmark_with_subprocess: bool
     deterministic_kernel: bool

@@ -143,7 +143,7 @@ class VarNode(NetworkNode, Tensor):
     def __bool__(self) -> bool:
         return False
 
-    # A variable has no number, and says so as Python does.
+    # A variable has no value as a number; asking for one raises Python's own error.
     __index__ = None  # type: ignore[assignment]  # taken back
     __int__ = None  # type: ignore[assignment]  # taken back
     __float__ = None  # type: ignore[assignment]  # taken back

@@ -32,7 +32,8 @@ _BUILTINS = (
     "max", "min", "pow", "range", "reversed", "round", "slice", "sorted", "sum", "tuple", "zip",
 )  # fmt: skip
 _TYPES = (str, bytes, set, frozenset, object, type(None), type(...), collections.OrderedDict)
-_NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}  # these reach beyond what they are given
+# these act on more than their arguments
+_NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}
 # Packages whose public functions compute. Their registries and the loaders of foreign engines do not.
 _FUNCTIONS = ("functional", "functional.fft", "functional.linalg", "functional.loss", "functional.math",
               "functional.metric", "functional.nn", "functional.quantized", "functional.tensor",
@@ -45,16 +46,17 @@ _CLASSES = ("module", "module.qat", "module.quantized", "quantization", "quantiz
             "quantization.observer", "quantization.utils", "traced_module.fake_quant", "core.ops.builtin",
             "tensor", "core.tensor.quantized", "core.tensor.dtype", "fx.passes.shape_prop", "fx.torchlike.layers",
             "fx.torchlike.recurrent", "utils.mkldnn")  # fmt: skip
-# What the faces of graphs make themselves -> where it is defined.
+# Steps that fx and traced_module make themselves -> the modules that define them.
 _OF_GRAPHS = {
     "megengine.fx.GraphModule": "fx.graph_module",
     "megengine.fx.check_concrete_arg": "fx.tracer",
     "megengine.traced_module.TracedModule": "traced_module.traced_module",
 }
 
-# By the program, through the functions that the package has for it.
+# Registered by the program, through the package's functions for this.
 registered: dict[str, Any] = {}
-registered_globals: list[tuple[dict[str, Any], str]] = []  # (namespace, name): what it holds when it is looked up
+# (namespace, name), looked up when it is needed
+registered_globals: list[tuple[dict[str, Any], str]] = []
 
 
 def register(thing: Any) -> None:
@@ -105,7 +107,7 @@ def _known() -> dict[str, Any]:
     known |= {own_name(kind): kind for kind in _TYPES}
     for kind in np.sctypeDict.values():
         known[f"numpy.{kind.__name__}"] = kind
-    # Helpers of theirs that are steps of graphs, too (`fx.wrap`), whatever they are called.
+    # Their helpers that are steps of graphs, too (`fx.wrap`), even with private names.
     known |= {name: thing for name, thing in registered.items() if name.startswith(_DEFINED_IN)}
     known["functools.partial"] = functools.partial
     for name, home in _OF_GRAPHS.items():

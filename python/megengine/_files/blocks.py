@@ -126,7 +126,7 @@ class QuantizedBlocks:
         values = np.empty(self.shape, np.float32)
         rows, records = values.reshape(-1, self.group), self.blocks.reshape(-1)
         step, of_records = _AT_ONCE // self.group, FORMATS[self.format].values
-        with np.errstate(all="ignore"):  # a scale that is no number gives what it gives
+        with np.errstate(all="ignore"):  # a scale that is NaN may give any result
             for begin in range(0, len(records), step):
                 rows[begin : begin + step] = of_records(records[begin : begin + step])
         return values

@@ -141,7 +141,7 @@ def parse(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
     except RecursionError:
         raise Damaged("its header is nested too deeply") from None
-    except ValueError as error:  # also numbers of too many digits
+    except ValueError as error:  # also raised for numbers of too many digits
         raise Damaged(f"its header is not JSON: {error}") from None
 
 
@@ -189,7 +189,7 @@ class Stored:
 
     entries: Mapping[str, Any]
     metadata: Mapping[str, Any]
-    _data: int  # the place in the file that entries count from
+    _data: int  # the place in the file where the data begins
 
     def __init__(self, file: IO[bytes], mapped: MappedFile | None) -> None:
         self._file, self.mapped = file, mapped

@@ -27,7 +27,7 @@ def one_process_at_a_time(name: str) -> Iterator[None]:
     path = cache_dir("locks", name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed, or the process ends
+        fcntl.flock(file, fcntl.LOCK_EX)  # held until it is closed, or the process ends
         yield
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
-_DIMENSIONS, _DEPTH = 8, 4  # axes of a tensor; lists in lists of metadata
+_DIMENSIONS, _DEPTH = 8, 4  # the most axes of a tensor, and the deepest nesting of lists
 _ALIGNMENT_KEY = "general.alignment"
 
 # Numbers of kinds of metadata: numbers by struct's letters, and the others.
@@ -36,7 +36,7 @@ _BOOL, _TEXT, _LIST = 7, 8, 9
 _FORMS = {code: struct.Struct("<" + code) for code in _NUMBERS.values()}
 _PIECE_BYTES = 1 << 18
 
-# Numbers of formats of tensors: of plain ones, of those in blocks, and of those that are not read.
+# Numbers of formats of tensors: plain ones, those in blocks, and those that are not read.
 _PLAIN: dict[int, tuple[str, Any]] = {
     0: ("F32", "float32"),
     1: ("F16", "float16"),

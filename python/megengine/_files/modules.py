@@ -91,7 +91,7 @@ class _Writer:
         self._taken = set(self._names.values())
         self._tensors: dict[str, Any] = {}
         self._arrays: dict[str, np.ndarray] = {}
-        self._kept: list[Any] = []  # ids stay those of these objects
+        self._kept: list[Any] = []  # kept alive, so that their ids stay valid
         self._place(root)
 
     def result(self) -> tuple[dict[str, str], dict[str, np.ndarray]]:
@@ -176,7 +176,7 @@ def _of(what: str) -> Iterator[None]:
 
 # -- reading -------------------------------------------------------------------------------------
 
-# What checked data may still raise, such as a device that does not exist or a damaged graph.
+# Errors that checked data may still raise, such as a device that does not exist or a damaged graph.
 _WRONG = (
     Damaged, ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, OverflowError, RuntimeError,
     SyntaxError, MemoryError,

@@ -129,7 +129,8 @@ def _check(name: str, entry: Any) -> None:
         raise container.not_held(name, entry.format)
     if len(entry.shape) > _AXES:
         raise Damaged(f"{name!r} has {len(entry.shape)} axes; a tensor has {_AXES} at most")
-    if math.prod(max(1, extent) for extent in entry.shape) >= 1 << 62:  # also of an empty one
+    # closes the file of an empty one, too
+    if math.prod(max(1, extent) for extent in entry.shape) >= 1 << 62:
         raise Damaged(f"{name!r} has the shape {list(entry.shape)}, which no tensor can have")
 
 

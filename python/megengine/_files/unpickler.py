@@ -50,7 +50,7 @@ _PLAIN: dict[str, frozenset[str]] = {
     "ml_dtypes._ml_dtypes_ext": frozenset({"bfloat16", "int2", "uint2", "int4", "uint4"}),
 }
 _PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-# What pickles of plain data call. Types of NumPy are named by dtypes and never called: np.void(10**12) is a size.
+# Functions that pickles of plain data call. Dtypes name types of NumPy, which are never called: np.void(10**12) is a size.
 _CALLED = frozenset(
     {("builtins", name) for name in ("complex", "dict", "frozenset", "object", "set", "slice")}
     | {("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")}
@@ -79,7 +79,7 @@ def read(file: IO[bytes], admission: admitted.Admission, **options: Any) -> Any:
         return found
 
 
-# What unpickling random bytes may raise.
+# Errors that unpickling random bytes may raise.
 DAMAGE = (
     EOFError, pickle.UnpicklingError, ValueError, KeyError, IndexError, AttributeError, TypeError, ImportError, OverflowError, MemoryError,
     AssertionError, RecursionError, struct.error, Damaged,
@@ -107,7 +107,8 @@ def load(file: IO[bytes], name: str, trusted: admitted.Trusted = ()) -> Any:
 
 
 _Base: Any = pickle._Unpickler  # type checkers know neither its stack nor its load_* methods
-_DEEPEST = 1000  # tuples in tuples; a pickler with Python's limit of recursion writes fewer
+# the deepest nesting of tuples; a pickler with Python's limit of recursion writes less
+_DEEPEST = 1000
 
 
 def _noting_depth(load: Callable[[Any], None]) -> Callable[[Any], None]:

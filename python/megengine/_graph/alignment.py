@@ -13,7 +13,8 @@ from typing import Any
 
 from .rows import Row
 
-_COMPARED = 400_000  # pairs of rows between two that stayed; beyond, these are removed and added
+# the most pairs that are compared between two kept rows; more are removed and added
+_COMPARED = 400_000
 
 
 @dataclass(slots=True)
@@ -111,7 +112,7 @@ def _kept(
         if (place := places.pop(key(row), None)) is not None
     ]
     ends: list[int] = []  # ends[n]: the least place at which a list of n + 1 ends
-    last: list[int] = []  # the entry of `common` that it ends with
+    last: list[int] = []  # the last entry of `common` in that list
     previous: list[int] = []  # entry -> the entry before it in its list
     for entry, (_, place) in enumerate(common):
         length = bisect_left(ends, place)

@@ -256,7 +256,7 @@ class Graph(Pictured):
     """Calls in the order in which they run. Iterating takes edits: erased calls are skipped."""
 
     def __init__(self) -> None:
-        self._root = Call()  # before the first and after the last
+        self._root = Call()  # stands before the first call and after the last
         self._length = 0
 
     @property

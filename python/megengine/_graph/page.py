@@ -10,7 +10,7 @@ from ..reports.page import escaped, page, search_field
 from .alignment import Pair, aligned, each_pair
 from .rows import COLOURS, Row, each_row
 
-_INPUTS_SHOWN = 4  # one after the other; more of them are folded
+_INPUTS_SHOWN = 4  # the most inputs in a row; more are folded
 _OPEN_AT_FIRST = 80  # rows; graphs with more are folded when the page opens
 _LONGEST = 160  # characters of a call in its row; the box shows more
 _LONGEST_IN_BOX = 2000
@@ -23,7 +23,7 @@ def time_text(seconds: float | None) -> str:
     if seconds is None:
         return ""
     for unit, factor in (("µs", 1e6), ("ms", 1e3)):
-        if seconds * factor < 999.5:  # else three digits show 1e+03
+        if seconds * factor < 999.5:  # otherwise three digits would show 1e+03
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:.3g} s"
 

@@ -45,7 +45,8 @@ class _Function:
         )
         self._redirected_code = code.replace(
             co_consts=(*code.co_consts[:marker], self._dispatch, *code.co_consts[marker + 1 :]),
-            co_freevars=fn.__code__.co_freevars,  # a function takes only code with as many of them
+            # a function takes only code with the same number of free variables
+            co_freevars=fn.__code__.co_freevars,
             co_name=fn.__name__,
             co_filename=__file__,
         )
@@ -78,7 +79,7 @@ class _Function:
 
 
 _lock = threading.RLock()
-_functions: dict[types.FunctionType, _Function] = {}  # whatever any redirection was given
+_functions: dict[types.FunctionType, _Function] = {}  # all functions of any redirection
 
 
 def original_of(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,7 +157,7 @@ class _Attribute:
             setattr(self._cls, self._name, self._own)
 
 
-_attributes: dict[tuple[type, str], _Attribute] = {}  # those that stand exchanged
+_attributes: dict[tuple[type, str], _Attribute] = {}  # attributes that are exchanged now
 
 
 class Exchange:

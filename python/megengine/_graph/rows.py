@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-# What a row does, and its colour in every picture.
+# Kind of a row -> its colour in every picture.
 COLOURS = {
     "input": "#d5e8d4", "attribute": "#fff2cc", "constant": "#fff2cc", "function": "#dae8fc",
     "method": "#dae8fc", "module": "#e1d5e7", "output": "#f8cecc",

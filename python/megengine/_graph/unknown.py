@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# What NumPy calls an operator when an array stands on its left -> the method of the value on the right.
+# NumPy's name of an operator with an array on its left -> the method of the value on the right.
 _REFLECTED = {
     "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
     "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "power": "__rpow__", "matmul": "__rmatmul__",

@@ -17,14 +17,14 @@ from . import table
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PACKAGE = __name__.partition(".")[0]
-# Where names of functions are looked for when the holder that was asked has not got them.
+# Modules in which a function is looked up if the object that was asked lacks it.
 _PLACES = (
     ("functional", "F"), ("functional.nn", "F.nn"), ("functional.loss", "F.loss"), ("functional.vision", "F.vision"), ("functional.linalg", "F.linalg"),
     ("functional.fft", "F.fft"), ("random", "megengine.random"),
 )  # fmt: skip
 
 
-# Where a function or class is looked for that was called with a keyword that it does not have.
+# Modules in which a function or class is looked up that was called with an unknown keyword.
 _CALLED_IN = (
     "functional", "functional.nn", "functional.loss", "functional.vision", "random", "module", "optimizer", "jit", "autodiff", "data", "tensor",
 )  # fmt: skip

@@ -505,7 +505,7 @@ PATTERNS = {
     + "it is a name that torch's own source imports",
 }
 
-# Keywords: what a function here calls them; in SPECIAL and OF_ALL what to do where that is more than another word.
+# Keywords -> our keywords; SPECIAL and OF_ALL tell what to do if another word is not enough.
 ARGUMENTS = {
     "dim": "axis", "dims": "axis", "keepdim": "keepdims", "input": "inp", "a": "inp", "x": "inp", "self": "inp", "tensors": "inps", "arrays": "inps",
     "p": "drop_prob", "target": "label", "labels": "label", "label_smoothing": "label_smooth", "largest": "descending", "stable": "descending",

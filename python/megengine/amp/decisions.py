@@ -36,8 +36,8 @@ class ByTensor(Generic[_T]):
 
 
 _held = ByTensor[Tensor]()
-held = _held.entries  # empty in programs that scale no loss in a trace, which ask for nothing else
-# Parameters whose gradients differ from process to process until the optimizer's step: what gives the least value of all processes.
+held = _held.entries  # empty in programs that scale no loss in a trace, which check only that
+# Parameters whose gradients differ between processes until the optimizer's step -> the function that gives the least value of all processes.
 together = ByTensor[Callable[[Tensor], Tensor]]()
 
 

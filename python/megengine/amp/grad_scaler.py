@@ -103,7 +103,7 @@ class GradScaler:
     ) -> None:
         self._scale = _Number(float(init_scale))
         self._good_steps = _Number(0)
-        self._found = Tensor(False)  # a gradient that is not finite, since the last update
+        self._found = Tensor(False)  # whether a gradient was not finite since the last update
         self.growth_factor = float(growth_factor)
         self.backoff_factor = float(backoff_factor)
         self.growth_interval = growth_interval
@@ -197,7 +197,7 @@ class GradScaler:
         finite = _in_all_processes(finite, tensors)
         if is_tracing:
             self._decide(tensors, finite)
-        elif not finite.item():  # one read, for each waits for the device
+        elif not finite.item():  # one read for all, as each read waits for the device
             self._found._hold(decisions.settled(True, self._found._device_name))
             for t in tensors:
                 t.grad = None

@@ -30,7 +30,8 @@ class Level:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.first_id = _placeholder((), "float32", "")._value_id()  # tensors with greater ones were made since
+        # ids of later tensors are greater
+        self.first_id = _placeholder((), "float32", "")._value_id()
 
     def of(self, value: Tensor) -> "Batched":
         """Makes the tensor whose examples lie along the first axis of ``value``."""
@@ -293,7 +294,8 @@ def mapping(size: int) -> Iterator[Level]:
         _open.levels = (*outer, level)
         yield level
     except RuntimeError as error:
-        if "belongs to a network that is gone" not in str(error):  # the handle of an example has met C++
+        # code in C++ has used the placeholder of an example
+        if "belongs to a network that is gone" not in str(error):
             raise
         line = str(error).rpartition("at:  ")[2]
         raise NoRule(

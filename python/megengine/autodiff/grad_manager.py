@@ -128,7 +128,7 @@ class GradManager:
         self._tape: Any = None
         self._watched: list[AttachSpec] = []
         self._lookups: list[Lookup] = []
-        self._remote: list[Tensor] = []  # numbers whose gradient is another process's matter
+        self._remote: list[Tensor] = []  # tensors whose gradient another process computes
 
     def attached_tensors(self) -> list[Tensor]:
         """Returns the attached tensors that are still alive.
@@ -227,7 +227,7 @@ class GradManager:
     def _look_up(self, lookup: Lookup) -> None:
         """Asks for the gradient of these rows."""
         held = Tensor(0.0)
-        held._hold(lookup.rows)  # the program may write to its own
+        held._hold(lookup.rows)  # the program may write to the tensor that it gave
         self._tape.watch(held)
         self._lookups.append(lookup._replace(rows=held))
 
@@ -338,7 +338,8 @@ class GradManager:
                         refuse_rows("make_allreduce_cb", lookup.shape)
                 wanted += [lookup.rows for lookup in lookups]
                 groups += [""] * len(lookups)
-            is_known = not wanted or any(self._tape.tracks(each) for each in ys)  # gradients of some go to other processes alone
+            # some gradients go only to other processes
+            is_known = not wanted or any(self._tape.tracks(each) for each in ys)
             grads = self._tape.backward(ys, dys, wanted, groups if any(groups) else []) if ys else ()
             if ys and not is_known and all(grad is None for grad in grads):
                 warnings.warn(

@@ -16,7 +16,7 @@ from ._batching_rules import NoRule
 __all__ = ["hessian", "jacobian", "jvp"]
 
 _Function = Callable[..., Tensor]
-_AT_ONCE = 1 << 24  # elements of the directions of one pass
+_AT_ONCE = 1 << 24  # the most elements in the directions of one pass
 
 
 class _Recorded:

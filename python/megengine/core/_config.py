@@ -21,8 +21,8 @@ class Option(NamedTuple):
 
     default: Any
     variable: str = ""  # the environment variable that sets the first value
-    reader: str = ""  # the file that acts on it
-    holds: str = ""  # why what it asks for is so in any case
+    reader: str = ""  # the file that reads it
+    holds: str = ""  # why it is always so
     ignored: str = ""  # why it changes nothing: a value that is not the default warns once
 
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from ..tensor import Tensor
 
 LEAF = object()  # stands for a tensor
-PLAIN: dict[type, type] = {list: list, tuple: tuple, dict: dict}  # class of containers -> that of those made anew
+# class of a container -> class of its copies
+PLAIN: dict[type, type] = {list: list, tuple: tuple, dict: dict}
 
 
 class Branch(NamedTuple):
@@ -75,7 +76,7 @@ def opened(value: Any) -> Branch | None:
     return Branch(type(value), None, list(value)) if isinstance(value, (list, tuple)) else None
 
 
-Opener = Callable[[Any], Branch | None]  # tells what is a container
+Opener = Callable[[Any], Branch | None]  # opens a container; None for a leaf
 
 
 def leaves(value: Any, branch_of: Opener = opened) -> Iterator[Any]:

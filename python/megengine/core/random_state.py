@@ -28,7 +28,7 @@ _default.seed(fresh_seed())
 _is_seeded = False  # whether the program has set a seed
 _beside = 0  # seeds given by `seed_beside` since then
 _rank: int | None = None  # rank of this process in a world
-_of_rank = RandomState(0)  # lives as long as programs that draw from it
+_of_rank = RandomState(0)  # kept alive by programs that draw from it
 _noise = _default
 
 

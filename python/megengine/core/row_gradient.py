@@ -55,7 +55,7 @@ class RowGradient:
     [2.0, 2.0]
     """
 
-    _are_there = False  # programs that have none do not look for them in each step
+    _are_there = False  # programs without rows then skip the search in each step
 
     def __init__(self, rows: Tensor, values: Tensor, shape: tuple[int, ...]) -> None:
         RowGradient._are_there = True

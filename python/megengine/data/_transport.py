@@ -16,7 +16,7 @@ from typing import Any
 
 # Below this, one trip through the socket is cheaper than a memory file (both about 50 us).
 _INLINE_BYTES = 64 * 1024
-_ALIGN = 64  # bytes; what vector instructions like
+_ALIGN = 64  # bytes: an alignment for vector instructions
 
 
 def dump(message: object) -> tuple[bytes, list[memoryview]]:

@@ -161,7 +161,7 @@ class DataLoader(Generic[_Sample, _Array]):
     def __init__(self: DataLoader[_S, np.ndarray], dataset: _Data[_S], sampler: Sampler | None = None, transform: _SameStructure = None, collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[False] = False, parallel_stream: bool = False, *, divide: bool | None = None) -> None: ...
     @overload  # ... or tensors.
     def __init__(self: DataLoader[_S, Tensor], dataset: _Data[_S], sampler: Sampler | None = None, transform: _SameStructure = None, collator: None = None, num_workers: int = 0, timeout: int = 0, *, preload: Literal[True], parallel_stream: bool = False, divide: bool | None = None) -> None: ...
-    @overload  # What a transform or a collator returns is as its method says.
+    @overload  # The types of transforms and collators follow from their methods.
     def __init__(self: DataLoader[_S, np.ndarray], dataset: _Data[object], sampler: Sampler | None = None, *, transform: _Applies[_S], collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[False] = False, parallel_stream: bool = False, divide: bool | None = None) -> None: ...
     @overload
     def __init__(self: DataLoader[_S, Tensor], dataset: _Data[object], sampler: Sampler | None = None, *, transform: _Applies[_S], collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[True], parallel_stream: bool = False, divide: bool | None = None) -> None: ...
@@ -365,7 +365,7 @@ class _ParallelLoader(PreLoader[Any]):
         end = object()
         try:
             batch = next(self._batches, end)
-        except BaseException:  # an error, or Ctrl-C: in any case the workers go
+        except BaseException:  # an error, or Ctrl-C: the workers end in any case
             self._end()
             raise
         if batch is end:

@@ -445,7 +445,7 @@ def _common_seed(seed: int | None, world_size: int) -> int | None:
         return random_state.seed_beside()
     if not group.is_distributed():
         return 0  # sharded by hand: no channel to agree on anything else
-    # The draw happens in any case: what NumPy gives the program later may not depend on mge.random.
+    # It draws in any case, so that NumPy's later numbers do not depend on mge.random.
     drawn, ours = int(np.random.randint(0, 2**31 - 1)), random_state.seed_beside()
     mine = drawn if ours is None else ours
     # As text: a call of the server takes numbers of 31 bits.

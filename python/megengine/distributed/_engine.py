@@ -21,7 +21,7 @@ HOST_ENGINES = ("mpi", "gloo", "local", "tcp")
 BACKENDS = ("auto", "nccl", *HOST_ENGINES)
 _OF_VENDORS = ("rccl", "cncl", "hccl", "ucx", "shm")  # older programs name these
 COMM = "MEGJIT_COMM"
-# By how many machines a world spans, or how many of its processes are here: (variable, None or what it must differ from).
+# Variables that tell how many machines a world spans, or how many processes are here: (variable, None or the value from which it must differ).
 _SPANS = (
     ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"),
     ("MPI_LOCALNRANKS", "PMI_SIZE"),
@@ -56,7 +56,7 @@ def chosen(given: str) -> tuple[str, str]:
 
 def is_mpis_turn() -> bool:
     """Whether ``auto`` means MPI: mpiexec or srun has started this process in a world of several machines, and mpi4py is installed."""
-    if HAS_SERVER in os.environ:  # a launcher of ours has
+    if HAS_SERVER in os.environ:  # our launchers set it
         return False
     for own, other in _SPANS:
         here = os.environ.get(own)

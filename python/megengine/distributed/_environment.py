@@ -21,7 +21,7 @@ _LAUNCHERS = (
     ("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
-_FIRST_PORT, _PORTS = 20000, 10000  # those of jobs that name none
+_FIRST_PORT, _PORTS = 20000, 10000  # defaults for jobs that name none
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Place:
     world_size: int
     rank: int
     device: int
-    starts_server: bool = False  # rank 0 does: nobody else has
+    starts_server: bool = False  # rank 0 starts it, as no launcher has
 
 
 def host_for(is_alone: bool) -> str:
@@ -83,7 +83,7 @@ def first_node(nodes: str) -> str:
 def _port(launcher: str) -> int:
     if "MASTER_PORT" in os.environ:
         port = _number("MASTER_PORT")
-        # The port is then that of torchrun's own store.
+        # In this case the port is that of torchrun's own store.
         return port + 1 if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else port
     if launcher == "SLURM":
         return _FIRST_PORT + _number("SLURM_JOB_ID") % _PORTS

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from .. import _core
 
-_SMALL, _SLICE = 32 << 10, 2 << 20  # bytes, as backends/processes has them
+_SMALL, _SLICE = 32 << 10, 2 << 20  # bytes, the same as in backends/processes
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
                 sockets[other] = _connection_to(other, rank, addresses[other], client, deadline)
             while len(sockets) < size - 1:
                 other, connection = _next_caller(listener, rank, client._token, deadline)
-                if not rank < other < size or other in sockets:  # a process that has the token, but is of no world of ours
+                # a process that has the token, but belongs to another world
+                if not rank < other < size or other in sockets:
                     connection.close()
                     continue
                 sockets[other] = connection
@@ -53,7 +54,8 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
     for connection in sockets.values():
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that is gone says nothing
+        # a machine that is gone sends no error
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return [sockets[other].detach() if other != rank else -1 for other in range(size)]
 
 

@@ -22,7 +22,8 @@ from ._store import Connection, Failed, NoStore, WrongToken
 from .server import Server
 
 SECONDS_TO_COME = 10.0  # wait for further nodes after the last one came
-SECONDS_OF_SILENCE = 15.0  # after which a node is gone; one that ends its processes may say nothing for ten
+# silence after which a node counts as gone; one that ends its processes may be silent for ten
+SECONDS_OF_SILENCE = 15.0
 SECONDS_TO_MEET = 600.0  # wait for the least number of nodes
 _BEAT_SECONDS = 0.5
 _ANSWER_SECONDS = 5.0
@@ -112,7 +113,8 @@ class _List:
     def _begin(self) -> None:
         waiting = [self.keeper, *(name for name, each in self.nodes.items() if each.waits and name != self.keeper)]
         waited = time.monotonic() - max(self.nodes[name].came for name in waiting)
-        are_all = len(waiting) == len(self.nodes)  # else some end their processes, or are gone
+        # otherwise some are ending their processes, or are gone
+        are_all = len(waiting) == len(self.nodes)
         if len(waiting) >= self.limits.most or (len(waiting) >= self.limits.least and are_all and waited > SECONDS_TO_COME):
             self.members = waiting[: self.limits.most]
             self.number, self.port = (self.number + 1) % (1 << 30), 0
@@ -162,7 +164,8 @@ class Meeting:
 
     def has_server(self, port: int) -> None:
         """Tells the port of the world's server, so that the others begin."""
-        if self._list is not None:  # it is: rank 0 is on the machine that keeps it
+        # the server is local: rank 0 is on the machine that keeps the list
+        if self._list is not None:
             self._list.port = port
 
     def goes_on(self, doing: str) -> bool:

@@ -23,7 +23,7 @@ _CONSTANTS = (
 )  # fmt: skip
 
 
-_ends_with_us = False  # else the program has imported it, and mpi4py ends it
+_ends_with_us = False  # otherwise the program has imported mpi4py, which ends MPI itself
 
 
 class Mpi:
@@ -72,7 +72,7 @@ class Mpi:
     def end(self) -> None:
         """Ends MPI in a process whose world had no failure; every process of the world calls it."""
         if _ends_with_us and not self._mpi.Is_finalized():
-            # It waits for the others, who may still ask the server of this process: mpi4py's would hold the interpreter.
+            # It waits for the others, which may still call the server of this process; mpi4py's own function would hold the interpreter.
             ctypes.CDLL(self._mpi.__file__).MPI_Finalize()
 
 

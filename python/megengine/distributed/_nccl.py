@@ -15,7 +15,7 @@ from ..logger import get_logger
 from ..tensor import Tensor
 from .group import WORLD, Group, _sd, get_backend, get_rank
 
-_ON = ("auto", "nccl")  # backends whose tensors of GPUs go by NCCL where it is there
+_ON = ("auto", "nccl")  # backends that exchange tensors of GPUs by NCCL if it is there
 _NONE = "none: "
 
 

@@ -100,7 +100,7 @@ class Connection:
         self._socket.close()
 
     def __del__(self) -> None:
-        if "_socket" in self.__dict__:  # else nobody answered
+        if "_socket" in self.__dict__:  # otherwise nothing answered
             self.close()
 
 
@@ -113,7 +113,8 @@ class _Handler(BaseRequestHandler):
         connection: socket.socket = self.request
         connection.settimeout(_GREETING_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that is gone says nothing
+        # a machine that is gone sends no error
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, seconds in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10)):
             connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
         try:

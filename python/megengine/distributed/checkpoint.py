@@ -40,7 +40,7 @@ _PIECE = 16 << 20  # bytes that are read at once
 _Array = Tensor | np.ndarray | Part
 
 _pending: _Saving | None = None  # only one save runs at a time
-_saved = 0  # how many, the same in all processes
+_saved = 0  # number of saves, the same in all processes
 
 
 def save(folder: str | os.PathLike[str], state: Mapping[str, Any], step: int) -> None:
@@ -188,7 +188,8 @@ def _encoded(value: Any, arrays: dict[str, _Array], where: str, as_arrays: bool)
     if hasattr(value, "_state_of_parts"):
         return _encoded(value._state_of_parts(), arrays, where, as_arrays=True)
     if hasattr(value, "state_dict"):
-        has_handles = "keep_var" in inspect.signature(value.state_dict).parameters  # whose values need no copy
+        # their values need no copy
+        has_handles = "keep_var" in inspect.signature(value.state_dict).parameters
         return _encoded(value.state_dict(**({"keep_var": True} if has_handles else {})), arrays, where, as_arrays=True)
     raise TypeError(
         f"checkpoint.save: {where} is of type {type(value).__name__}\n"

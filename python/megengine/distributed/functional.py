@@ -578,7 +578,7 @@ def _run(name: str, inp: Tensor, group: Group, **attributes: Any) -> Tensor | No
         attributes["is_root"] = group.rank == 0
     as_is = not inp.device.physical_name.startswith("gpu") or _nccl.serves(name, inp, group)
     results = getattr(ops, name)(inp if as_is else inp.to("cpu0"), group=group.key, **attributes)
-    if not isinstance(results, tuple):  # only what orders operations
+    if not isinstance(results, tuple):  # only messages that order operations
         note_remote(results)
         return None
     return results[0] if as_is else results[0].to(inp.device)

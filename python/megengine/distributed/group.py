@@ -41,12 +41,12 @@ class StaticData:
     has_failed: bool = False
     world: Any = None  # the connections, of _core
     seconds: float = 600.0  # how long an operation waits for other processes
-    messages: dict[str, int] | None = None  # how many went each way between two processes
-    group_depth: int = 0  # how many groups of messages have begun
+    messages: dict[str, int] | None = None  # number of messages each way between two processes
+    group_depth: int = 0  # number of open groups of messages
     # the key under which a receiver finds a held message -> the receiver's rank
     held_messages: dict[str, int] | None = None
     sends_by_nccl: bool = False  # messages, too
-    gpu: str | None = None  # "gpu0": on which this process exchanges tensors by NCCL
+    gpu: str | None = None  # the GPU, "gpu0", on which this process exchanges tensors by NCCL
     places: dict[int, str] | None = None  # for each rank its NCCL and its GPU, or why it has none
 
     @property

@@ -248,7 +248,8 @@ def _run(
 ) -> None:
     """Body of a worker process."""
     _end_with_parent()
-    os.register_at_fork(after_in_child=link.close)  # the launcher learns by its end that this process has ended
+    # its end tells the launcher that this process has ended
+    os.register_at_fork(after_in_child=link.close)
     _forget()  # a forked child of a process group is not in it
     if token is not None:
         os.environ[TOKEN] = token

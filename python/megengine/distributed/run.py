@@ -40,7 +40,7 @@ except OSError as error:
     sys.exit(f"{sys.argv[2]}: {error.strerror}")
 """
 _LAST_LINES = 60
-_SECONDS_TO_END = 5.0  # between a polite request and SIGKILL
+_SECONDS_TO_END = 5.0  # time between SIGTERM and SIGKILL
 _SECONDS_TO_FOLLOW = 30.0  # time to end after a signal was passed on
 
 
@@ -75,7 +75,8 @@ class _Process:
             try:
                 target.write(f"[{self.rank}] {line}" if line.endswith("\n") else f"[{self.rank}] {line}\n")
                 target.flush()
-            except (OSError, ValueError):  # read on: the process would wait for room in its pipe
+            # keeps reading, or the process would wait for room in its pipe
+            except (OSError, ValueError):
                 self.is_unheard = self.is_unheard or target is sys.stdout
 
     def signal(self, number: int) -> None:
@@ -117,7 +118,7 @@ def run(command: list[str], place: Place, local_size: int, meeting: Meeting | No
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
     if server is not None:
-        server._serve()  # after forking, as what else has threads
+        server._serve()  # after forking, like all that has threads
         if meeting is not None:
             meeting.has_server(place.port)
     for each in processes:
@@ -126,7 +127,7 @@ def run(command: list[str], place: Place, local_size: int, meeting: Meeting | No
     try:
         code = _wait(processes, server, passed_on, meeting)
         while not (code or is_alone or passed_on) and server is not None and server._has_clients():
-            time.sleep(0.05)  # those of other machines still ask it
+            time.sleep(0.05)  # processes on other machines still call it
         return code, bool(passed_on)
     finally:
         _end(processes)
@@ -159,7 +160,7 @@ def _wait(processes: list[_Process], server: Server | None, passed_on: list[tupl
             print("another machine has failed or is gone; the processes here were ended", file=sys.stderr, flush=True)
             return 1
     while meeting is not None and not passed_on and meeting.goes_on("done"):
-        time.sleep(0.1)  # others may still ask the server
+        time.sleep(0.1)  # others may still call the server
     return 0
 
 
@@ -171,7 +172,7 @@ def _tell(failed: list[_Process], processes: list[_Process], server: Server | No
     told = server._first_failed() if server is not None else set()
     culprit = (killed or [each for each in processes if each.rank in told] or failed)[0]
     try:
-        culprit.process.wait(_SECONDS_TO_END)  # it may not be through with its last words
+        culprit.process.wait(_SECONDS_TO_END)  # it may still be writing its error
     except subprocess.TimeoutExpired:
         pass
     _end(processes)

@@ -22,7 +22,8 @@ from ._store import Connection, Failed, NoStore, StoreServer, WrongToken
 from ._token import shared_token
 
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
-_ANSWER_SECONDS = 5.0  # how long for answers that wait for nobody: the server may be out of reach, or another program
+# how long a call that waits for no process may take: the server may be out of reach, or another program
+_ANSWER_SECONDS = 5.0
 SECONDS = 600.0  # how long a call waits for other processes
 _SLACK_SECONDS = 60.0  # a process that waits longer for its answer has lost the server
 
@@ -51,7 +52,8 @@ class Methods:
         self.dict_barrier_event: dict[str, threading.Event] = {}
         self.dict_barrier_size: dict[str, int] = {}
         self.user_dict: dict[str, Any] = {}
-        self.bcast_dict: dict[str, list[Any]] = {}  # key -> [value, how many have it]
+        # key -> [value, number of processes that have it]
+        self.bcast_dict: dict[str, list[Any]] = {}
         self.members: dict[int, _Member] = {}  # rank -> its member
         self.failures: list[tuple[int, str]] = []  # (rank, why), the first one first
 
@@ -281,7 +283,7 @@ class Server:
         self._store.server_close()
 
     def __del__(self) -> None:
-        if "_store" in self.__dict__:  # else the port could not be had
+        if "_store" in self.__dict__:  # otherwise the port could not be taken
             self._close()
 
 
@@ -302,7 +304,7 @@ class Client:
         self._token = shared_token() if token is None else token
         # identifies this process; others may come to this server by mistake
         self._process = secrets.token_hex(8)
-        self.bcast_dict: dict[str, int] = {}  # key -> how many messages came under it
+        self.bcast_dict: dict[str, int] = {}  # key -> number of messages under it
         self._local = threading.local()
         self.connect()
 
@@ -312,7 +314,8 @@ class Client:
         """
         connection, process = getattr(self._local, "connection", (None, 0))
         try:
-            if connection is None or process != os.getpid():  # a fork shares its parent's
+            # a fork shares its parent's connection
+            if connection is None or process != os.getpid():
                 connection = Connection(self.master_ip, self.port, self._token, _ANSWER_SECONDS)
                 self._local.connection = connection, os.getpid()
             return self._answer(connection, method, args, seconds + _SLACK_SECONDS)

@@ -240,7 +240,8 @@ def _scan_in_python(
     f: Callable[..., Any], carry: _Tree, slices: _Tree, trips: int, reverse: bool
 ) -> tuple[Any, Any]:
     read: list[Tensor] = []
-    if _core.records_gradients():  # before it runs, so that what the body leaves behind is what a trip gave
+    # before it runs, so that the body's own writes are those of a trip
+    if _core.records_gradients():
         read = carry.leaves + slices.leaves + _read_by("the body of scan", lambda body: f(
             carry.filled([body.input(leaf) for leaf in carry.leaves]), slices.filled([body.element(leaf) for leaf in slices.leaves])
         ))  # fmt: skip

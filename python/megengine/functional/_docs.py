@@ -8,7 +8,7 @@ from ..tensor import Tensor
 Operand = Tensor | int | float | bool
 _Function = TypeVar("_Function", bound=Callable[..., Tensor])
 
-# Endings of docstrings: of ops whose result is float, has x's dtype, the promoted one, or is bool; and of ops on integers and on bool.
+# Endings of docstrings, for ops whose result is float, has x's dtype or the promoted one, or is bool; and for ops on integers and on bool.
 FLOAT = """
     Parameters
     ----------

@@ -51,7 +51,8 @@ def windows_of(
             before = after = 0
         room = extent + before + after - span
         count = (-(-room // step) if ceil_mode else room // step) + 1
-        if ceil_mode and (count - 1) * step >= extent + before:  # a window that would begin in the padding behind
+        # a window that would begin in the padding at the end
+        if ceil_mode and (count - 1) * step >= extent + before:
             count -= 1
         found.append(Window(extent, size, step, gap, before, after, count))
     return found

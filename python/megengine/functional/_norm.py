@@ -104,7 +104,7 @@ def batch_norm(
         return _normalize_by(_to_low(inp)[0], running_mean, running_var, weight, bias, eps)
     (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
-    if inp.size == 0:  # no statistics; those that run stay
+    if inp.size == 0:  # no statistics; the running ones stay unchanged
         out = ops.identity(inp)
         return out if inplace or running_mean is None else (out, running_mean, running_var)
     out, mean, var = ops.batch_norm(

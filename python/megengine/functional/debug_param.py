@@ -49,7 +49,7 @@ _SETTINGS = {
     Strategy.PROFILE: "benchmark_kernel",
     Strategy.REPRODUCIBLE: "deterministic_kernel",
 }  # names in megengine.config
-_others = Strategy.HEURISTIC  # the other words, which change nothing
+_others = Strategy.HEURISTIC  # other options, which change nothing
 
 
 def get_execution_strategy() -> Strategy:

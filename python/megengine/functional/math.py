@@ -412,7 +412,7 @@ def norm(
     """
     inp = _to_high(as_tensor(inp))
     y = _norm(inp, ord, axis, keepdims)
-    return y if ord == 0 else _like(y, inp)  # a half may not hold how many there are
+    return y if ord == 0 else _like(y, inp)  # float16 may not hold the number of elements
 
 
 def _norm(inp: Tensor, ord: float | None, axis: int | None, keepdims: bool) -> Tensor:

@@ -181,7 +181,7 @@ def batch_conv_bias_activation(
         raise ValueError(
             f"batch_conv_bias_activation: {count} samples and {weight._tuple_shape[0]} weights"
         )
-    # The samples become groups of one convolution.
+    # Samples become groups of one convolution.
     leading = (count * groups, outputs // groups) if count * groups > 1 else (outputs,)
     kernels = weight.reshape(*leading, *weight._tuple_shape[-3:])
     if bias is not None:

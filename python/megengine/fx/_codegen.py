@@ -144,7 +144,7 @@ class _Writer:
         listed = [self.text(arg) for arg in node.args[skip:]]
         plain = {key: arg for key, arg in node.kwargs.items() if _is_word(key)}
         listed += [f"{key} = {self.text(arg)}" for key, arg in plain.items()]
-        if len(plain) < len(node.kwargs):  # keys that Python cannot write as keywords
+        if len(plain) < len(node.kwargs):  # for keys that Python cannot write as keywords
             rest = {key: arg for key, arg in node.kwargs.items() if key not in plain}
             listed.append("**" + self.text(rest))
         return ", ".join(listed)

@@ -40,7 +40,8 @@ class _Watching(Watcher):
     """Tells a `Tracer` about calls that proxies take part in."""
 
     functions: set[Callable[..., Any]] = {*RECORDED, *RANDOM_METHODS}
-    makers: set[Callable[..., Any]] = set()  # whose calls are recorded even without proxies
+    # functions whose calls are recorded even without proxies
+    makers: set[Callable[..., Any]] = set()
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
@@ -69,7 +70,7 @@ class _Watching(Watcher):
             return super().write(module, name, value)
         former = vars(module).get(name)
         if isinstance(former, Tensor) and value.tracer.is_write_into(value, former):
-            return None  # the end of ``self.x += 1``: it is the same tensor
+            return None  # ``self.x += 1`` ends with assigning the same tensor
         raise TraceError(
             f"forward assigns {value.node.describe()} to {type(module).__name__}.{name}, which a graph cannot do\n"
             f"  fix: write into a tensor: self.{name}[...] = value\n"
@@ -143,7 +144,7 @@ def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _names_lock = threading.Lock()
-_names_tracing = 0  # how many tracers are at work, in all threads
+_names_tracing = 0  # number of tracers at work in all threads
 _names_saved: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # (id of the globals, name) -> (globals, what stood there)
 _NOTHING = object()
 

@@ -617,7 +617,7 @@ class Graph(core.Graph):
         """Make the node of a record in a file."""
         args, kwargs, source = reader.call(item)
         node = self.create_node(op, target, args, kwargs, name)
-        node.name = name  # also one that a graph would not give by itself
+        node.name = name  # the name of the record, even one that the graph would not choose
         node.source = source
         node._take(item, reader)
         reader.nodes.append(node)

@@ -41,7 +41,7 @@ _WRITERS = frozenset(
         "lshift", "rshift", "concat",
     ) if hasattr(operator, f"i{name}")]
 )  # fmt: skip
-# Python functions of this package that act by being called.
+# Python functions of this package whose calls have effects.
 _IMPURE: set[Callable[..., Any]] = set()
 _WRITING_METHODS = frozenset({"__setitem__", "set_value", "reset_zero", "_reset", "_assign"})
 

@@ -216,7 +216,7 @@ class _Pattern:
                 return [n for n in nodes if n.op == wanted.op and n.target == wanted.target]
         return []
 
-    # A match grows in a dict that is copied only where there is a choice, at commutative functions.
+    # A match grows in a dict, which is copied only at choices: commutative functions.
 
     def _node(self, wanted: Node, node: Any, binding: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
         if wanted in binding:

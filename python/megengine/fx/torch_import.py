@@ -24,7 +24,8 @@ from .tracer import Tracer
 
 __all__ = ["from_torch"]
 
-_OPERATORS = FUNCTIONS | OPERATORS  # methods and functions outside torch.nn have the arguments of operators
+# methods, and functions outside torch.nn, take the arguments of operators
+_OPERATORS = FUNCTIONS | OPERATORS
 _PYTHON = ("_operator", "operator", "math", "builtins")
 _IN_PLACE = {f"i{name.rstrip('_')}": getattr(operator, name) for name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
@@ -212,7 +213,7 @@ class _Import(Tracer):
         self._layer(node.target)
         theirs = self._gm.get_submodule(node.target)
         args, kwargs = self._ours((node.args, node.kwargs))
-        if kwargs:  # layers of ours have other names for them
+        if kwargs:  # our layers have other names for them
             bound = inspect.signature(theirs.forward).bind(*args, **kwargs)
             args, kwargs = bound.args, bound.kwargs
         value = self.create_proxy("call_module", node.target, args, kwargs)

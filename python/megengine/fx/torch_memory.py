@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# What gives another view of its first argument's memory, or may.
+# Operators that return a view of their first argument's memory, or may do so.
 VIEWS = frozenset(
     ("view", "_unsafe_view", "reshape", "view_as", "reshape_as", "flatten", "unflatten", "transpose", "swapaxes",
      "swapdims", "t", "permute", "movedim", "moveaxis", "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to",

@@ -16,7 +16,8 @@ from ..tensor import Parameter, Tensor
 from .torchlike import FUNCTIONS, images, layers, networks, pooling, recurrent
 from .torchlike import elementwise as e
 
-Take = Callable[..., Any]  # take(tensor or None, shape=None): ours, the same one whenever it is asked for
+# take(tensor or None, shape=None): returns our tensor, the same one at each call
+Take = Callable[..., Any]
 
 
 def _made(cls: type[Module], *args: Any, **kwargs: Any) -> Any:

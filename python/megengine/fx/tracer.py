@@ -302,7 +302,7 @@ class Tracer:
 
     def _tensor_node(self, value: Tensor) -> Node:
         path = self._tensors.get(id(value))
-        if path is None:  # made while tracing: a constant of the program
+        if path is None:  # it was made while tracing, so it is a constant of the program
             number = len([key for key in self.root.__dict__ if key.startswith("_tensor_constant")])
             path = f"_tensor_constant{number}"
             setattr(self.root, path, value)

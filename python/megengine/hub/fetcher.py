@@ -83,7 +83,8 @@ class RepoFetcherBase:
         if commit is not None and not _COMMIT.fullmatch(commit):
             raise InvalidRepo(f"commit must be 4 to 40 hexadecimal digits, got {commit!r}")
         source = _Source(git_host, owner, name, branch, commit or None)
-        target = os.path.join(hub_dir(), "@".join(quote(part, safe="") for part in source if part))  # one folder for one source
+        # each source has a folder of its own
+        target = os.path.join(hub_dir(), "@".join(quote(part, safe="") for part in source if part))
         before = None if use_cache else _identity(target)
         if _identity(target) != before:
             _logger.debug("%s is in the cache: %s", repo_info, target)

@@ -41,7 +41,8 @@ def _propose(error: OutOfMemoryError, args: Sequence[Any], plan: Callable[[tuple
     if len(extents) != 1 or not all(isinstance(arg, Tensor) for arg in args) or not (extent := extents.pop()):
         return
     needs, limit, batch = error.needed or 0, error.limit or 0, extent[0]
-    smaller, by_batch = batch, needs / batch  # bytes; at most: parameters do not grow with it
+    # an upper bound of the bytes, as parameters do not grow with the batch
+    smaller, by_batch = batch, needs / batch
     for _ in range(_TRIES):
         smaller = min(smaller - 1, int(smaller - (needs - limit) / by_batch))
         if smaller < 1:

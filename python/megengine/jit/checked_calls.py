@@ -129,7 +129,7 @@ class Trial:
         then, now = ("\n".join(function.graphs(optimized=False)).splitlines() for function in (self._function, self._reference))
         for at, (old, new) in enumerate(itertools.zip_longest(then, now, fillvalue="")):
             before, after = (text.partition("  # ")[0].strip() for text in (old, new))
-            if before != after:  # a constant has no line; what reads it has one
+            if before != after:  # a constant has no line, but its reader has one
                 line = next((text.partition("  # ")[2] for text in (*now[at:], *then[at:]) if "  # " in text), "")
                 return line, f"the body does `{after or 'nothing'}`, where `{before or 'nothing'}` was recorded"
         return "", ""

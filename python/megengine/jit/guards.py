@@ -35,14 +35,16 @@ class Guards:
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]):
         self.number = next(_numbers)
         self.result_tree: Any = None  # the recorded call's result, as trace flattens it
-        self.make_result: Callable[[list[Any]], Any] = list  # makes the result of a call of its tensors
+        # makes the result of a call from its tensors
+        self.make_result: Callable[[list[Any]], Any] = list
         self._walk = Walk(leaves)
         self.facts = self._walk.facts
-        self._leaf_ids: list[int] | None = None  # where the body asks for id() or hash()
+        self._leaf_ids: list[int] | None = None  # set if the body calls id() or hash()
         self._grads = [leaf.grad for leaf in leaves]
         self._grad_places: list[int] = []  # places of arguments whose gradient the body may read
         self._unwatchable: str | None = None
-        self._host_random: tuple[Any, ...] | None = _host_random_state()  # until the body has run
+        # kept until the body has run
+        self._host_random: tuple[Any, ...] | None = _host_random_state()
         self._walk.watch("given", _precisions, _AUTOCASTING)
         self._walk.watch("entry", vars(random_state), _WORLD, "_noise")
         held: list[tuple[Any, str]] = []

@@ -208,7 +208,7 @@ def _names(fn: trace[..., Any], count: int) -> list[str]:
     """The names of ``count`` positional arguments; what ``*args`` takes is called "args[0]" and so on."""
     try:
         parameters = list(inspect.signature(fn.__wrapped__).parameters.values())
-    except (TypeError, ValueError):  # a function without one
+    except (TypeError, ValueError):  # a function without a batch
         return [f"argument {i}" for i in range(count)]
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
@@ -282,10 +282,11 @@ class _Search:
         if not self._refused:
             return max(2 * fits, int(fits * self.limit / max(1, self.tried[-1].bytes)))
         least = min(self._refused)
-        if len(self.tried) % 3 == 0:  # whatever the sizes are, the search ends
+        if len(self.tried) % 3 == 0:  # the search ends for all sizes
             return max((fits + least) // 2, fits + 1)
         batches = sorted(self._refused)[:2]
-        by_batch = self._refused[least] / least  # bytes; at most: parameters do not grow with it
+        # an upper bound of the bytes, as parameters do not grow with the batch
+        by_batch = self._refused[least] / least
         if len(batches) == 2:
             by_batch = min(by_batch, (self._refused[batches[1]] - self._refused[least]) / (batches[1] - least))
         if by_batch <= 0:

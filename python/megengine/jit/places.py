@@ -15,7 +15,7 @@ from .code_reads import names_in
 from .reach import WRAPPERS, is_foreign, is_foreign_code
 from .watched import MISSING, content, slots_of
 
-_MOST_OBJECTS = 100_000  # that are looked into
+_MOST_OBJECTS = 100_000  # the most objects that are looked into
 
 
 def tensor_places(function: Callable[..., Any], held: dict[str, Any]) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ _ARENA_HEIGHT, _LIVE_HEIGHT, _TIME_HEIGHT = 460, 170, 90
 _CURVE_WIDTH, _CURVE_HEIGHT, _MARGIN = 560, 260, 70
 _VALUES_SHOWN = 12  # that a buffer lists
 
-# Told apart with colour-blind eyes, too; in the order in which they are stacked.
+# Colours that colour-blind readers tell apart, in the order in which bands are stacked.
 COLOURS = {
     "parameter": "#4c78a8",
     "state": "#2f4b6e",

@@ -37,7 +37,7 @@ _OPAQUE = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, np.ufunc, type(threading.Lock()), type(threading.RLock()),
     type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
 )  # fmt: skip
-# What runs, or is read, in place of a wrapper.
+# Attributes of wrappers that hold what runs, or is read.
 WRAPPERS: dict[type, tuple[str, ...]] = {
     types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"),
     staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget",),
@@ -82,7 +82,7 @@ def is_plain(value: object) -> bool:
 
 # ---- names in the code
 
-# Names by which code asks the interpreter about itself, or what has no value that can be compared.
+# Names by which code asks the interpreter about itself, and names whose values cannot be compared.
 UNSEEN = {
     "__globals__", "__subclasses__", "__closure__", "__code__", "f_back", "f_locals", "f_globals", "currentframe", "_getframe", "getcontext",
     "localcontext", "gi_frame", "getrefcount", "locked", "acquire", "isEnabledFor", "getEffectiveLevel", "hasHandlers", "getChild", "manager",
@@ -162,7 +162,7 @@ LIBRARIES: dict[str, Library] = {
     **dict.fromkeys(("contextvars", "pickle", "pprint", "warnings", "_thread"), _ACTING),  # "_thread": repr of dataclasses
     "_io": Library(moves={"open"}, acts=ALL),
     "logging": Library(moves={"getLogger", "getLoggerClass", "getLevelName", "getHandlerByName"}, acts=ALL, is_base=True),
-    # Ours. What has no row gives settings, devices, counters, files.
+    # This package. Modules without a row give settings, devices, counters, files.
     "megengine": Library(moves=ALL, acts=ALL, is_base=True),
     **dict.fromkeys((
         "megengine._core", "megengine.core.ops", "megengine.core.tensor", "megengine.tensor", "megengine.amp", "megengine.distributions", "megengine.quantization",

@@ -64,7 +64,8 @@ class Replay:
             function.begin_capture(arguments)
             results = self._body(*arguments)
         except BaseException:
-            function.abort(arguments, wants_values=False)  # nobody has them, and a limit has no room for them
+            # nothing reads them, and a limit has no room for them
+            function.abort(arguments, wants_values=False)
             raise
         if (why := function.finish_capture(arguments, results, _GUARDS)) is not None:
             raise RuntimeError(f"Replay: the body cannot be recorded: {why}")

@@ -189,7 +189,7 @@ class StepCost:
     ir: str = field(repr=False)
 
 
-# What buffers are for, and the row that counts them. "results" are those with storage of their own.
+# Use of a buffer -> the row that counts it. "results" have storage of their own.
 _KINDS = {
     "input": "inputs",
     "parameter": "parameters",
@@ -327,7 +327,7 @@ class MemoryPlan:
         for buffer in self.buffers:
             if buffer.place in ("input", "constant", "output"):
                 kinds["results" if buffer.place == "output" else _KINDS[buffer.use]] += buffer.bytes
-        # Constants that the program reads as it has packed them are no buffers.
+        # Constants that the program reads in packed form are no buffers.
         kinds["constants"] += self.planned_bytes - self.arena_bytes - sum(kinds.values())
         alive = self.live_buffers(self.fullest_step())
         for buffer in alive:

@@ -80,6 +80,6 @@ def _reaches(value: Any, ids: set[int]) -> bool:
 
 
 def _held_by(value: Any) -> list[Any]:
-    if isinstance(value, types.FunctionType):  # its globals were there before
+    if isinstance(value, types.FunctionType):  # its globals existed before the call
         return [value.__closure__, value.__defaults__, value.__kwdefaults__]
     return gc.get_referents(value)

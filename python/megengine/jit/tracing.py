@@ -276,7 +276,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
         self._share = share_of_plan(memory_limit)  # 0 once it is bytes
         limit = 0 if self._share else memory_limit_bytes(memory_limit)
         self._is_limited = memory_limit is not None
-        self._is_part = False  # was called where it is a part of another program
+        self._is_part = False  # whether it was called as a part of another program
         self.__wrapped__ = function
         self._symbolic = symbolic or record_only or memory_limit is not None
         self._capture_as_const = capture_as_const or record_only
@@ -446,14 +446,15 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
             leaves: list[Any] = list(args)
         else:
             leaves = self.flatten_inputs(*args, **kwargs)
-        try:  # all of it: Ctrl-C may come behind each line
+        try:  # restores all of it, as Ctrl-C may come after each line
             records = function.begin(leaves)
-            # Any call for dump may become a recording, where it leaves what is known.
+            # Any call for dump may become a recording, if it leaves the record.
             body = self._named_body if records or self._capture_as_const else self._body
             if records or self._was_recorded:
                 self._was_recorded = records
                 with self._compiling():
-                    result = body(*args, **kwargs)  # held: what nobody holds is not computed
+                    # held, as values that nothing holds are not computed
+                    result = body(*args, **kwargs)
                     function.finish(leaves)
                 if records and function.dropped_versions and not self._has_dropped:
                     self._has_dropped = True

@@ -339,7 +339,8 @@ class Walk:
 
     def _visit_object(self, value: Any, name: str) -> None:
         """Visits an instance: its class, its items if it is a container, its attributes."""
-        if isinstance(value, ManualSteps):  # a program keeps it beside what its body reads; in a trace it is its function
+        # a program keeps it beside the state of its body; a trace treats it as its function
+        if isinstance(value, ManualSteps):
             own_names = value._own_names()
             self._read(lambda: (value.__wrapped__, *_added_to(value, own_names)), name)
             return
@@ -371,7 +372,8 @@ class Walk:
     def _visit_kind_of(self, value: Any, name: str) -> None:
         kind, origin = type(value), type(value).__module__
         self.reads_grads |= issubclass(kind, Optimizer)
-        if has_foreign_class := reach.is_foreign_class(kind):  # whose attributes can be asked for without running code of the program
+        # reading their attributes runs no code of the program
+        if has_foreign_class := reach.is_foreign_class(kind):
             if callable(value) and isinstance(getattr(value, "__name__", None), str):
                 reach.refuse_by_object(value, name)
             if origin == "typing":

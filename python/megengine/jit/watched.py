@@ -20,7 +20,8 @@ from ..tensor import Tensor
 from .reach import is_plain
 
 MISSING = object()
-NO_FACTS = ("grad", "_lent")  # the first is compared by itself; the second is what other libraries see of the value
+# the first is compared separately; other libraries see the value by the second
+NO_FACTS = ("grad", "_lent")
 
 
 def slots_of(kind: type) -> tuple[str, ...]:

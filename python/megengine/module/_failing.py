@@ -19,7 +19,7 @@ _PLACE = re.compile(r"\n  at:  [^\n]*")
 class _Told(NamedTuple):
     text: str  # the error's text without its layer
     layer: Module
-    outermost: Module  # that it has passed so far, of those that hold the layer
+    outermost: Module  # modules that the error has passed so far, which hold the layer
     path: str  # the path of the layer from there
 
 

@@ -289,7 +289,7 @@ class RNNBase(Module):
     last. cells[layer][direction] are the cells. ValueError for an input that is not 3-D.
     """
 
-    _projects = True  # does it take proj_size?
+    _projects = True  # whether it takes proj_size
 
     _repr_facts = (
         "{0.input_size}, {0.hidden_size}, num_layers={0.num_layers}, bias={0.bias}, "

@@ -41,7 +41,7 @@ class Operand:
     partial: np.ma.MaskedArray | None = None  # the known elements; others are masked
     is_of_sizes: bool = False
     narrow: int = 0
-    is_tensor: bool = True  # else a sequence, or an optional value
+    is_tensor: bool = True  # otherwise a sequence, or an optional value
 
     def hold(self, array: np.ndarray) -> None:
         """Holds a known value."""

@@ -30,7 +30,8 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
         return _extents(node, inputs[0].shape)
     if node.op_type not in OF_SIZES - {"Expand"} or not inputs:
         return None
-    places = {name: place for place, name in enumerate(node.input) if name}  # the last one, of an operand that stands twice
+    # the last place of an operand that stands twice
+    places = {name: place for place, name in enumerate(node.input) if name}
     feeds: dict[str, Any] = {name: _held(inputs[place], node.op_type, place) for name, place in places.items()}
     arrays = list(feeds.values())
     if any(array is None or array.size > MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):

@@ -220,7 +220,7 @@ class Loader:
         except OnnxError:
             raise
         except ValueError as error:
-            if str(error):  # else it is listed already
+            if str(error):  # otherwise it is listed already
                 self._lacks(str(error), where)
             for name in node.output:  # later nodes are checked as well
                 self.values[name] = Operand(name, self.builder.graph.placeholder("lacking"))

@@ -18,9 +18,10 @@ from ..tensor import Tensor
 from ._builder import Builder, Operand
 from .functions._table import without_values
 
-_SIZES = (64, 96, 1, 2, 7)  # two are multiples of 32: networks halve their images up to five times
+# two are multiples of 32, because networks halve images up to five times
+_SIZES = (64, 96, 1, 2, 7)
 _LARGE, _BESIDE, _MOST_LARGE = 2**12, 32, 4  # the first four open extents are large, once each, and the others small
-_MOST_ELEMENTS = 2**28  # functions that lay out places of a larger tensor would take long
+_MOST_ELEMENTS = 2**28  # larger ones would make functions that compute tables of places slow
 _MOST_STEPS = 512
 # these loop in Python, or make tables, as long as an axis
 _LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split", "resize"})
@@ -48,7 +49,7 @@ class Probes:
     def __init__(self, builder: Builder, runs: Sequence[Run]) -> None:
         self._builder, self.runs = builder, runs
         self.unknown = Tensor(0)  # a number that nobody can read, while a recording takes it as an argument
-        self.has_no_doubles = False  # does one of the nodes that ran compute no float64?
+        self.has_no_doubles = False  # whether one of the nodes that ran lacks float64
         self._values: dict[fx.Node, list[Any]] = {}
         self._last: fx.Node | None = None
 
@@ -119,7 +120,8 @@ class Probes:
             function: Any = node.target
             with without_values():
                 return function(*args, **kwargs)
-        except Exception as error:  # it reads values, or does not fit: running the model tells
+        # it reads values, or shapes do not fit, which running the model will tell
+        except Exception as error:
             if _NO_DOUBLES in str(error):
                 self.has_no_doubles = True
             return None

@@ -105,7 +105,7 @@ def record(
         for tensor, value in held:
             tensor._reset(value)
     version = recorder._version_to_dump()
-    results: Any = recorder._results  # there are, when there is a version
+    results: Any = recorder._results  # there is a version, so it is not None
     parameters = [("", name) for name in _parameter_names(function, places)]
     made = version.export_model(
         input_names(parameters, input_names_given), results.names(output_names), False, False, 2, True, True
@@ -163,7 +163,7 @@ def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> Non
         if recording.names[value] or key not in free:
             continue
         held = constant.numpy()
-        if held.min() == held.max():  # fresh biases and the like: anybody's
+        if held.min() == held.max():  # fresh biases and the like, which may have any name
             continue
         match = next((row for row in free[key] if row[1].numpy().tobytes() == held.tobytes()), None)
         if match is not None:

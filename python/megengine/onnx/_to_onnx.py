@@ -301,7 +301,7 @@ def _mod(emit: Emitter, call: Call) -> str:
     def rest(x: str, y: str) -> str:
         if is_real(call.dtype):
             return emit("Mod", x, y, fmod=1)
-        # Here the rest of x / 0 is 0, which stops the program there; so does that of the least number by -1.
+        # The remainder of x / 0 is 0 here; in onnxruntime it stops the program, as that of the least number by -1.
         zero, one, less = (emit.constant(each, np.int32 if call.dtype.name in _NARROW else call.dtype) for each in (0, 1, -1))
         leaves_none = emit("Or", emit("Equal", y, zero), emit("Equal", y, less))
         return emit("Mod", x, emit("Where", leaves_none, one, y))
@@ -331,12 +331,14 @@ _REDUCTIONS = {
 @converts(*_REDUCTIONS)
 def _reduce(emit: Emitter, call: Call) -> str:
     dtype, shape = call.types[0]
-    if call.op == "reduce_mean" and not all(shape[axis] for axis in call.attrs["axes"]):  # there it is 0 of nothing, here 0 / 0
+    # ONNX's mean of nothing is 0, ours is 0 / 0
+    if call.op == "reduce_mean" and not all(shape[axis] for axis in call.attrs["axes"]):
         total = reduced(emit, "ReduceSum", emit.cast(call.inputs[0], call.dtype), call.attrs["axes"], call.attrs["keepdims"])
         return emit("Div", total, emit.constant(0, call.dtype))
     computed = np.dtype(np.int32) if call.dtype.name in _NARROW else call.dtype
     if call.op == "reduce_sum" and computed == np.int32:
-        computed = np.dtype(np.int64)  # runtimes saturate sums that are out of range, but casts wrap, as our sums do
+        # runtimes saturate sums out of range; casts wrap, like our sums
+        computed = np.dtype(np.int64)
     x = call.inputs[0] if dtype == computed else emit.cast(call.inputs[0], computed)
     y = reduced(emit, _REDUCTIONS[call.op], x, call.attrs["axes"], call.attrs["keepdims"])
     return y if computed == call.dtype else emit.cast(y, call.dtype)

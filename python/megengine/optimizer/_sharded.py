@@ -107,7 +107,7 @@ class _Sharded(Optimizer):
         optimizer._processes = group.size
         # parameter -> shapes of its whole states
         self._shapes: dict[Parameter, dict[str, tuple[int, ...]]] = {}
-        self._parts: dict[Parameter, Parameter] = {}  # this process's, while a step runs
+        self._parts: dict[Parameter, Parameter] = {}  # the parts of this process, while a step runs
         whole, optimizer._state = optimizer._state, {}
         for each in self.param_groups:
             self._divide(each, whole)

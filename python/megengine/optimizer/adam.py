@@ -97,7 +97,8 @@ class Adam(Counted):
     _is_elementwise = True
     _takes_rows = True
     _states, _squares = ("exp_avg",), ("exp_avg_sq",)
-    _decoupled = False  # weight_decay is beside the gradient, as in AdamW
+    # whether weight_decay is added to the update, not to the gradient, as in AdamW
+    _decoupled = False
 
     def __init__(
         self,

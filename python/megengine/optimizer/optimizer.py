@@ -23,7 +23,7 @@ from ..tensor import Parameter, Tensor
 
 __all__ = ["Optimizer", "required"]
 
-# How the error of a negative option begins.
+# The beginning of the error for a negative option.
 _INVALID = {
     "lr": "Invalid learning rate", "weight_decay": "Invalid weight_decay value", "eps": "Invalid epsilon value",
     "momentum": "Invalid momentum value", "lr_decay": "Invalid learning rate decay",
@@ -203,10 +203,12 @@ class Optimizer:
     >>> opt = opt.step().clear_grad()
     """
 
-    _is_elementwise = False  # an element's update hangs on its parameter, gradient and state alone
-    _takes_rows = False  # a row's update hangs on its gradient and state alone, and is nothing where the gradient is 0
-    _later_states: tuple[str, ...] = ()  # that a parameter may have or not, by the options
-    _processes = 1  # among which `sharded` divides the state
+    # whether an element's update depends on its parameter, gradient and state alone
+    _is_elementwise = False
+    # whether a row's update depends on its gradient and state alone, and is zero if the gradient is 0
+    _takes_rows = False
+    _later_states: tuple[str, ...] = ()  # states that a parameter has or not, by the options
+    _processes = 1  # the group among which `sharded` divides the state
     # id of a state -> its first value, in updates that may be taken back
     _made: dict[int, Tensor] | None = None
 
@@ -310,7 +312,7 @@ class Optimizer:
         """
         if initializer is None:
             shape, dtype = param._tuple_shape, param.dtype if dtype is None else dtype
-            # In a recording zeros are a value of the step, which is made of host data.
+            # In a recording the zeros are made of host data, and are a value of the step.
             initializer = np.zeros(shape, dtype) if _core.is_recording() else _core.zeros(shape, dtype, str(param.device))
         states = self._state.setdefault(param, {})
         if state_name in states:

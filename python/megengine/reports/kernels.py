@@ -63,7 +63,7 @@ def table(rows: list[Row], bandwidth: float) -> str:
 def run(script: str, arguments: list[str]) -> int:
     """Runs the script, then prints the table of its kernels. Returns its exit status, 1 after an error."""
     trace._measured = []
-    # Every call is to run the kernels that it is reported with.
+    # Every call must run the kernels with which it is reported.
     status = status_of(run_script(script, arguments, MEGJIT_COMPILE="sync"))
     functions, trace._measured = trace._measured, None
     rows = rows_of(functions)

@@ -60,7 +60,7 @@ class CallPlanner:
         try:
             return *function._plan_call(args, kwargs, **self._options), ""
         except ValueError:
-            # The body read a value, which symbolic=True and limits forbid anyhow; else the call has to run once.
+            # The body read a value, which symbolic=True and limits forbid; otherwise the call must run once.
             if function._symbolic or "memory_limit" in self._options or self._options["card"]:
                 raise
             result = function.trace_normal(*args, **kwargs)

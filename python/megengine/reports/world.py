@@ -107,10 +107,12 @@ def step_of(measured: Measured, plan: MemoryPlan, lengths: list[int]) -> Step:
     ends = list(accumulate(median(times) for times in zip(*per_call, strict=True)))
     of_backward = {value for buffer in plan.buffers if buffer.use == "gradient" for value in buffer.values}
     made = [number for number, text in enumerate(plan.steps) if text.partition(" (")[0] in of_backward]
-    first, last = (made[0], made[-1]) if made else (len(plan.steps) - 1,) * 2  # all of it is one kernel with the update
+    # the whole gradient is computed by one kernel with the update
+    first, last = (made[0], made[-1]) if made else (len(plan.steps) - 1,) * 2
     free = list(range(first, last + 1))
     gradients = []
-    for shape, size in reversed(measured.gradients.values()):  # backward comes to the last ones first
+    # backward reaches the last ones first
+    for shape, size in reversed(measured.gradients.values()):
         fits = re.compile(rf"\w\[{', '.join(map(str, shape))}\]")
         number = next((number for number in free if fits.search(plan.steps[number])), None)
         if number is not None:
@@ -204,7 +206,7 @@ def run(script: str, arguments: list[str], processes: int, bandwidth: float, lat
         deliver(spec, tensor, grad, group)
 
     trace._measured, trace._planned_by, grad_manager._deliver, launcher._runs_here = [], measurer, noted, True
-    # Every call is to run the kernels that it is measured with.
+    # Every call must run the kernels with which it is measured.
     switches = {"MEGJIT_COMPILE": "sync", **variables(Place("127.0.0.1", 0, world_size=1, rank=0, device=0), 1, token="")}
     try:
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

@@ -31,7 +31,8 @@ def convolution_backward(
     window: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     kernel, image = w._tuple_shape[-rank:], x._tuple_shape[-rank:]
     bias = F.sum(dy, axis=[0, *range(2, rank + 2)]) if mask[2] else None
-    if transposed:  # is the gradient of a convolution, whose gradient is the convolution
+    # a transposed convolution is the gradient of a convolution, and its gradient is a convolution
+    if transposed:
         data = ops.conv(dy, w, **window) if mask[0] else None
         return data, ops.conv_backward_filter(dy, x, kernel=kernel, **window) if mask[1] else None, bias
     data = ops.conv_backward_data(dy, w, input_shape=image, **window) if mask[0] else None
@@ -127,7 +128,7 @@ def attention_backward(
     return tuple(ops.attention_grad(*_wide(q, k, v, y, lse, dy), *more, **options))
 
 
-# On GPUs torch has another operation for it, whose sums have rows of multiples of 32, and whose masks of dropout come from two numbers.
+# On GPUs torch has another operation for it: rows of sums are padded to multiples of 32, and dropout's masks come from two numbers.
 _ROWS_OF_SUMS = 32
 
 
@@ -230,7 +231,7 @@ TABLE: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 # torch multiplies each expert's own rows, ours all rows by all experts.
 _BETTER_THERE = {"_grouped_mm"}
-# Draw from a generator.
+# Operations that draw from a generator.
 RANDOM = {"native_dropout", "rand", "bernoulli"}
 
 

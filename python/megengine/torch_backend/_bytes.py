@@ -18,11 +18,11 @@ from ._partition import Part, name_of, place_of, tensors_in, values_with_sizes
 from ._private import free_symbols, free_unbacked_symbols
 
 Bounds = Mapping[Any, int]  # symbol of a size that data decides -> its bound
-# Their results have at most as many rows, or elements, as one operand has elements.
+# Operations whose results have at most as many rows, or elements, as one operand has elements.
 _SELECT = {"nonzero", "masked_select", "index", "_unique2", "unique_dim", "unique_consecutive", "_unique"}
 
 
-BOUNDS = "megjit_bounds"  # a graph's meta: those of the graph that it was parted from
+BOUNDS = "megjit_bounds"  # key of a graph's meta: the bounds of the graph that it is a part of
 
 
 def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:

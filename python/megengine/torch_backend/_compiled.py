@@ -42,7 +42,7 @@ from ._program import Program, release_torchs, release_unused
 from ._strides import has_fixed_sizes
 from ._views import read_memory_of_owners
 
-_MOST_NAMED = 6  # operations in a warning
+_MOST_NAMED = 6  # the most operations in a warning
 under_way: list[int] = []  # bytes of calls whose operations torch runs just now, which may call other graphs
 
 

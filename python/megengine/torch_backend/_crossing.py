@@ -42,9 +42,9 @@ Pair = tuple[fx.GraphModule, fx.GraphModule]
 # the two graphs hold, except values that cross between them.
 _PARTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 _TRIES = 3  # to find the limit that a refusal names
-REFUSED = "megjit_refused"  # a forward graph's meta: why no cut keeps the limit
-PLANNED = "megjit_planned"  # likewise: both graphs as they were planned
-SEEN = "megjit_seen"  # likewise: how many of its first results torch's programs see, which the others go by
+REFUSED = "megjit_refused"  # key of a forward graph's meta: why no cut keeps the limit
+PLANNED = "megjit_planned"  # key of the same meta: both graphs as they were planned
+SEEN = "megjit_seen"  # key of the same meta: the number of first results that torch's programs see
 # These are free to compute again from the values that they view, which may be kept anyway.
 _VIEWS = {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "alias", "detach"}
 
@@ -60,7 +60,8 @@ def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[bool]
 
     def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> Pair:
         prepare(joint)
-        by_strides = len(with_strides(joint.graph, ())) > 0  # then backward reads what is kept by its strides
+        # backward then reads kept values by their strides
+        by_strides = len(with_strides(joint.graph, ())) > 0
         if not by_strides:
             lay_out(_forward(joint), joint.graph.output_node().args[0][:num_fwd_outputs])
         if limit and have_fixed_sizes(joint):

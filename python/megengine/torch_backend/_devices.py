@@ -86,7 +86,8 @@ class Place:
         self.is_host = device == HOST
         self.exchange = _core.Exchange(torch.Tensor) if self.is_host else _core.Exchange(torch.Tensor, device.index)
         self.name = self.exchange.place  # "" for the host
-        self._replays = weakref.WeakSet[Replay]()  # they share one arena, which goes with the last of them
+        # they share one arena, which the last of them frees
+        self._replays = weakref.WeakSet[Replay]()
 
     def share_arena(self, replay: Replay) -> Replay:
         """Lets programs share one arena, because those of one process run one after the other."""
@@ -132,7 +133,7 @@ class Place:
         """Sets our generator from torch's."""
         if self.is_host:
             return seed_ours(int(torch.randint(2**31 - 1, ())))
-        generator = self._generator  # whose state is the host's: nothing waits for the GPU
+        generator = self._generator  # its state is on the host, so nothing waits for the GPU
         offset = generator.get_offset()
         generator.set_offset(offset + 4)  # torch's kernels that draw advance the offset so
         return seed_ours(_mixed(generator.initial_seed(), offset))

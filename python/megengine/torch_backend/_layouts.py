@@ -15,7 +15,7 @@ from ._partition import name_of, tensors_in
 from ._strides import channels_last, has_fixed_sizes
 
 _MAKE = {"convolution"}
-# Beside what works element by element: results lie as their first operand does.
+# Operations, beside element-wise ones, whose results have the order of their first operand.
 _FOLLOW = {
     "_native_batch_norm_legit_functional", "max_pool2d_with_indices", "avg_pool2d", "cat", "constant_pad_nd", "native_dropout",
 }  # fmt: skip

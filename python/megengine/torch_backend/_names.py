@@ -19,7 +19,7 @@ from ._private import PlainAOTInput, TangentAOTInput, source_of_argument
 
 _NOT_THE_USERS = (*(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__)), "<")
 _KEPT = "kept values"
-# What a plan says that arguments of a kind are for.
+# Kind of an argument -> its use in plans.
 _USES = {"parameters": "parameter", "buffers": "state", _KEPT: "activation", "gradients of results": "gradient"}
 # The kind of each result of a graph, by the class of AOTAutograd's description.
 _RESULTS = {"GradAOTOutput": "gradients", "SavedForBackwardsAOTOutput": _KEPT, "InputMutationAOTOutput": "new values of buffers"}

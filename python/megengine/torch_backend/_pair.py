@@ -101,7 +101,7 @@ class Pair:
     def forward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         if refused := graph.meta.get(REFUSED):
             return refusing(refused)
-        if SEEN not in graph.meta and not self._sizes:  # it has no backward, from which it was parted
+        if SEEN not in graph.meta and not self._sizes:  # a part without a backward
             return self.alone(graph, _)
         if not self._is_limited:
             return boxed(self._compiled(graph).without_limit())
@@ -168,7 +168,7 @@ def _keep_limit(planned: Planned, call: Call, arguments: list[Any], beside_forwa
     waiting = {number: each for number, each in _held.items() if each.backward}
     later = _sources(arguments, min(each.sequence for each in waiting.values())) if waiting else set()
     checks = [(planned.forward, beside_forward), (planned.backward, _others(call.saved))]
-    # Those that this one's arguments come from run when its own backward has run.
+    # Backward passes of calls that gave this one's arguments run after its own.
     checks += [(each.backward, _others(each.saved, number) + planned.keeps) for number, each in waiting.items() if each.backward and each.sequence not in later]
     for each, beside in checks:
         try:

@@ -21,13 +21,13 @@ from ._pools import has_places
 from ._private import free_unbacked_symbols
 from ._reductions import WITHOUT_PLACES
 
-# By torch's dtypes.
+# Sets of torch's dtypes.
 DTYPES = {
     torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float64: "float64", torch.int64: "int64",
     torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
 }  # fmt: skip
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a call gives
-# What computes no float64 here.
+# Operations that do not compute float64 here.
 _NOT_IN_DOUBLE = re.compile(r"(addmm|mm|bmm|baddbmm|convolution|_?softmax|_log_softmax|native_.*norm|_scaled_dot|.*pool|upsample|grid_sampler|lstm|gru)")
 # Kernels of these for GPUs have elements of 32 bits at most.
 _NARROW_ON_GPUS = {"sort", "argsort", "topk", "kthvalue", "median", "cumsum", "cumprod", "index_add", "scatter_add", "index_put"}
@@ -96,7 +96,8 @@ def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             return dict.fromkeys(calls, "an operation that writes to what it is given")  # nothing may move past it
     in_double = [node for node in calls if any(tensor.dtype is torch.float64 for tensor in tensors_of(node))]
-    if any(_NOT_IN_DOUBLE.match(name_of(node)) for node in in_double):  # torch computes all of it: turns cost more than they give
+    # torch computes the whole graph, as taking turns costs more than it saves
+    if any(_NOT_IN_DOUBLE.match(name_of(node)) for node in in_double):
         left.update(dict.fromkeys(in_double, "float64 beside products or norms of it"))
     for node in calls:
         if node not in left and (why := _by_data(node) or _reason(node, left, graph, device)):
@@ -127,7 +128,7 @@ def is_random(node: fx.Node) -> bool:
     if "dropout_p" not in names:
         return True
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    return given.get("dropout_p", 0) != 0  # attention draws nothing without it
+    return given.get("dropout_p", 0) != 0  # without dropout attention draws nothing
 
 
 def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, device: torch.device) -> str:

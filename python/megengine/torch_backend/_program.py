@@ -96,9 +96,11 @@ class Program:
         self._originals = originals or {}
         self.place = place_on(device_of(graph.graph))
         self._limit = memory_limit_bytes(options.get("memory_limit"))
-        if self._limit and self.place.is_host:  # blocks of up to 1 MiB take what they need, too: what is free counts
+        # blocks of up to 1 MiB grow as needed, so free memory counts
+        if self._limit and self.place.is_host:
             _core.set_memory_growth(2**21, 0, 0.0, "cpu0:0")
-        self._checks = [node for node in graph.graph.nodes if is_check(node)]  # whose conditions come behind the results
+        # their conditions come after the results
+        self._checks = [node for node in graph.graph.nodes if is_check(node)]
         given = self._given = [*graph.graph.output_node().args[0], *(node.args[0] for node in self._checks)]
         first = {node: place for place, node in reversed([*enumerate(given)]) if isinstance(node, fx.Node)}
         self._chosen = [place for place, node in enumerate(given) if first.get(node, place) == place]  # each value once
@@ -133,7 +135,7 @@ class Program:
         if self._copied:
             self._outside.append(OutsideProgram("copies of arguments and results", "strides that are not row-major in any order of axes, or memory of another value", self._copied))
         self._is_plain = self._takes_tensors_alone and not (self._checks or self.draws or self._limit or self._orders or self._result_orders or self._views)
-        # The next call, of a plain program whose results could all be shared: empties the arguments, or gives None and leaves them.
+        # Runs the next call of a plain program whose results can all be shared; empties the arguments, or returns None and leaves them.
         self.quick: Callable[[list[Any]], list[Any] | None] | None = None
         self._replays: dict[tuple[Any, ...], tuple[Replay, dict[Any, list[Any]]]] = {}
         self._constants: dict[str, Tensor] = {}
@@ -188,7 +190,8 @@ class Program:
     def plan(self, beside: int = 0, waiting: int = 0) -> MemoryPlan:
         """The plan of a call with tensors as the graph has them, all of known sizes. MemoryError for a limit that cannot be kept."""
         values = [node.meta.get("val") for node in self._graph.graph.find_nodes(op="placeholder")]
-        with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
+        # torch compiles in a mode in which tensors have no memory; unwritten memory takes none
+        with unset_fake_temporarily():
             values = [value.permute(self._orders[place]) if place in self._orders else value for place, value in enumerate(values)]
             given = [self.place.absent(_unwritten(v)) if isinstance(v, torch.Tensor) else v for v in values]
             replay, _, tensors = self._replay(given, beside + waiting, self._orders)
@@ -288,7 +291,7 @@ class Program:
         return self._constants[name]
 
 
-# Multiply by an operand without axes, or divide by one, before they round it to halves.
+# Operations that multiply by an operand without axes, or divide by one, before rounding it to halves.
 _KEEPING_THE_SECOND = {"mul", "div"}
 
 

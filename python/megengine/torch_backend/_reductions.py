@@ -48,7 +48,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | N
     return tuple(FUNCTIONS["sort"](x, dim, descending))
 
 
-# Which of equal elements these find, torch does not promise: a graph that reads it is torch's (`_partition`).
+# torch does not promise which of equal elements these find, so torch runs a graph that reads it (`_partition`).
 WITHOUT_PLACES = {"median.dim", "nanmedian.dim", "kthvalue.default"}
 
 

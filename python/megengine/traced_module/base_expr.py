@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .traced_module import InternalGraph
 
 
-# Parameters that the original's functions do not have: what a program leaves out of them is no argument.
+# Parameters that the original's functions lack; they are arguments only if a program gives them.
 _ADDED_PARAMETERS = {
     "max_pool2d": frozenset({"ceil_mode"}),
     "avg_pool2d": frozenset({"ceil_mode"}),

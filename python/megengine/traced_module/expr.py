@@ -362,7 +362,7 @@ class Output(Expr, kind="output"):
         return f"return {show(unpack(self.args[0]), spec)}"
 
 
-# What an op is in files.
+# Op in files -> class.
 _KINDS: tuple[type[Expr], ...] = (Input, GetAttr, CallMethod, CallFunction, Apply, Constant, Output)
 EXPRS: dict[str, type[Expr]] = {"call_module": CallMethod, **{cls._kind: cls for cls in _KINDS}}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class _Flattener:
     def __init__(self, graph: InternalGraph, module: TracedModule) -> None:
         self._new = InternalGraph(graph.name, graph.qualname, module)
-        self._paths: dict[Node, str] = {}  # modules that are called, by where the top module holds them
+        self._paths: dict[Node, str] = {}  # called module -> its path in the top module
         self._env: dict[Node, Node] = {}
 
     def run(self, graph: InternalGraph) -> InternalGraph:
@@ -81,7 +81,7 @@ class _Flattener:
         results = tree_flatten(unpack(self._inlined(inner, outer_prefix)))[0]
         for outer, node in zip(tree_flatten(expr.return_val)[0], results, strict=True):
             self._env[outer] = node
-            if node not in before:  # made inside: known by the name it had outside
+            if node not in before:  # made inside: it gets the name that it had outside
                 before.add(node)
                 self._new._names.drop(node._name)
                 node._name = self._new._names.take(prefix + outer._name)

@@ -305,7 +305,7 @@ def _operator(name: str) -> Any:
     return method
 
 
-# Nodes are keys, so == compares identity; without the writing forms `x += y` is `x = x + y`.
+# Nodes are keys, so == compares identity; without in-place operators `x += y` is `x = x + y`.
 for _name in OPERATORS:
     if _name not in ("__eq__", "__ne__") and not _name.startswith("__i") or _name == "__invert__":
         setattr(TensorNode, _name, _operator(_name))

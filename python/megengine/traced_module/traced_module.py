@@ -414,7 +414,7 @@ class TracedModule(Module):
         state = {**vars(self), "_watch": None, "argspec": None}
         if self.argspec is not None:
             state["argspec"] = parameters_of(self.argspec)
-        # A pickled dict is filled before its keys are whole objects: hashes need them whole.
+        # A pickled dict is filled before its keys are complete, which their hashes need.
         state["argdef_graph_map"] = list(self.argdef_graph_map.items())
         return {"version": __version__, "module": state}
 

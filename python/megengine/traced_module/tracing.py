@@ -102,9 +102,10 @@ class Recorder(_watch.Watcher, abc.ABC):
     def record_method(self, name: str, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
         target = arguments[0][0]
         expr = CallMethod(target, name)
-        expr.set_arguments((), {})  # `finish` gives it these: what fails, or makes no tensor, reads nothing
+        # `finish` sets the arguments, so a call that fails, or makes no tensor, reads nothing
+        expr.set_arguments((), {})
         if module_tracer.writes_in_place(name) and (self.inserts or isinstance(target.expr, (Input, GetAttr, Constant))):
-            expr.disable_remove()  # it is seen from outside
+            expr.disable_remove()  # the write is seen from outside
         return self.record(expr, arguments, run, written)
 
     def items(self, tensor: Tensor) -> Iterator[Any]:
@@ -145,7 +146,7 @@ class _Scope:
         self.graph = graph
         self.module = module
         self.nodes: dict[int, Node] = {}  # id of a tensor or module -> its node
-        self._kept: list[Any] = []  # ids stay those of these objects
+        self._kept: list[Any] = []  # keeps the objects alive, so that ids stay valid
 
     def know(self, value: Any, node: Node) -> None:
         self.nodes[id(value)] = node
@@ -320,7 +321,7 @@ class Tracer(Recorder):
             node.name = name
 
     def write(self, module: Module, name: str, value: object) -> None:
-        # `self.count += 1` ends with the tensor that is there
+        # `self.count += 1` assigns the same tensor
         if isinstance(value, (Tensor, Module)) and vars(module).get(name) is not value:
             raise AssertionError(
                 f"{type(module).__name__}.{name} is assigned in forward, which a graph does not repeat\n"

@@ -6,7 +6,7 @@ import functools
 import sys
 from typing import Any
 
-_has_one_thread = False  # whether it shall compute with one thread
+_has_one_thread = False  # whether it should compute with one thread
 
 
 def use_one_thread() -> None:

@@ -79,7 +79,7 @@ stats.__name__ = "module_stats"  # the name that is printed
 _flops: dict[type, _Counter] = {}
 _receptive_fields: dict[type, _Counter] = {}
 _shows_receptive_fields = False
-# Field and stride of each tensor of the run at hand, by its id: the tensors are kept, so that ids stay theirs.
+# Id of a tensor of the current run -> its field and stride; tensors are kept alive, so that ids stay valid.
 _fields: dict[int, tuple[Tensor, tuple[int, ...], tuple[int, ...]]] = {}
 
 hook_modules: list[type] = [

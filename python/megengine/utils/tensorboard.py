@@ -34,7 +34,7 @@ __all__ = [
     "NodeRaw", "SummaryWriterExtend", "attr_value_proto", "graph", "node", "node_proto", "tensor_shape_proto", "text",
 ]  # fmt: skip
 
-# What TensorFlow calls the dtypes that it does not call by the names of ours.
+# Our dtypes -> TensorFlow's names, if these differ.
 _DTYPES = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
 
 

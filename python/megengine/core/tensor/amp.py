@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["enabled", "high_prec_dtype", "low_prec_dtype"]  # noqa: F822 (module properties)
 
-_Passed = TypeVar("_Passed")  # a Tensor, or what casts leave alone
+_Passed = TypeVar("_Passed")  # a Tensor, or a value that casts leave unchanged
 _FLOATS = ("float32", "float16", "bfloat16")
 
 
@@ -29,7 +29,7 @@ class State:
     outer: "State | None" = None  # the state of the block around this one
 
 
-# The default is shared: what is set outside of all blocks holds in every thread, a block in its own alone.
+# The default is shared: settings outside of all blocks hold in every thread, those of a block in its thread alone.
 state = ContextVar("amp", default=State())  # noqa: B039  -- shared on purpose
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ArrayMethodMixin(_Tensor):
     """Methods that work by shapes, indices and host values; arithmetic lies in the extension."""
 
-    __array_priority__ = 1001  # above ndarray: ndarray + Tensor is a Tensor
+    __array_priority__ = 1001  # higher than ndarray's, so that ndarray + Tensor is a Tensor
 
     if TYPE_CHECKING:  # attributes that megengine.Tensor and `quantized` add
 
@@ -143,7 +143,7 @@ class ArrayMethodMixin(_Tensor):
                 value = ops.broadcast_to(value, shape=shape)
             self._assign(
                 value
-            )  # a value that fits no other way takes the place of the old one, shape and all
+            )  # a value of another shape replaces the old one
         else:
             self._reset(setitem(self, index, value))
 
@@ -443,7 +443,7 @@ def _std(x: Any, axis: Any, keepdims: bool) -> "Tensor":
     return ops.sqrt(x.var(axis, keepdims))
 
 
-# NumPy's functions that are methods of tensors, by name: what is called with (tensor, axis, keepdims).
+# Name of a NumPy function that is a method of tensors -> the function called with (tensor, axis, keepdims).
 _REDUCTIONS: dict[str, Callable[[Any, Any, bool], "Tensor"]] = {
     **{name: getattr(ArrayMethodMixin, name) for name in ("sum", "prod", "min", "max", "mean", "var", "any", "all")},
     "amin": ArrayMethodMixin.min, "amax": ArrayMethodMixin.max, "std": _std,

@@ -45,7 +45,7 @@ def _between(x: "Tensor", low: float, high: float) -> "Tensor":
     return ops.logical_and(ops.greater(x, low), ops.less(x, high))
 
 
-# Gradients take the operand, or for sigmoid and tanh the result, and the gradient of the result.
+# Modes of gradients take the operand (sigmoid and tanh: the result) and the gradient of the result.
 _GRADIENTS: dict[str, Callable[..., "Tensor"]] = {
     "abs_grad": lambda x, dy: ops.where(ops.greater(x, 0.0), dy, ops.neg(dy)),
     "acosh_grad": lambda x, dy: ops.true_div(dy, ops.sqrt(ops.sub(ops.square(x), 1.0))),

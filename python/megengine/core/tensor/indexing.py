@@ -183,7 +183,7 @@ def _add_axis(access: Access, item: Any, shape: Shape, axis: int, advanced: bool
         item %= extent
         if (
             advanced
-        ):  # an int next to arrays broadcasts with them, and counts for where their axes go
+        ):  # an int beside arrays broadcasts with them, and counts for the place of their axes
             _add_index(access, np.asarray(item, np.int32), extent)
         else:
             access.take(extent, slice(item, item + 1))
@@ -414,7 +414,8 @@ def _masked_fill(x: _Tensor, mask: Any, value: Any, shape: Shape) -> "Tensor | N
             f"index: a mask of {list(own)} does not fit the axes {list(shape[: len(own)])} it covers"
         )
     value = as_operand(value, x)
-    if not own and isinstance(mask, _Tensor) and 0 not in value._tuple_shape[:-len(shape) or None]:  # all of x or nothing of it
+    # selects all of x or nothing
+    if not own and isinstance(mask, _Tensor) and 0 not in value._tuple_shape[:-len(shape) or None]:
         return ops.where(mask, ops.reshape(_fit(value, (1, *shape)), shape=shape), x)
     if not own or any(extent != 1 for extent in value._tuple_shape):
         return None

@@ -47,7 +47,7 @@ def as_ints(values: IntsLike, what: str = "shape") -> Shape:
     return tuple(out)
 
 
-# Where an extent of a recorded call comes from (`_core.note_given`): the operands, the program, what the others leave.
+# Origins of an extent of a recorded call (`_core.note_given`): the operands, the program, the remaining elements.
 DERIVED, WRITTEN, SOLVED = range(3)
 
 

@@ -34,7 +34,7 @@ def may_be_written(graph: Graph, modules: dict[str, M.Module]) -> set[Node]:
         if node in found:
             continue
         found.add(node)
-        if not _makes_new_tensor(node, modules):  # it may hand on what it gets
+        if not _makes_new_tensor(node, modules):  # it may return its argument
             suspects += node.all_input_nodes
     shared = {
         id(attribute_at(graph.owning_module, node.target))

@@ -222,7 +222,7 @@ def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> 
             free = [value for value in node.args if is_free_product(value) and len(value.args) == 1]
             if not free:
                 continue
-            # That of the larger window: it has the most to do while the addend comes from memory.
+            # Takes the one with the larger window, which has the most to compute while the addend comes from memory.
             product = max(
                 free,
                 key=lambda value: (_window(modules[value.target]), place[value]),
@@ -230,7 +230,7 @@ def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> 
             addend = node.args[0] if product is node.args[1] else node.args[1]
             if isinstance(addend, Node):
                 product.args = (*product.args, addend)
-                node.prepend(product)  # behind what makes the addend
+                node.prepend(product)  # after the node that makes the addend
                 _put_in_place_of(product, node)
         elif called(node, modules) in (F.relu, F.nn.relu, M.ReLU) and is_free_product(node.args[0]):
             product = node.args[0]

@@ -271,7 +271,7 @@ FUNCTIONS = {
     "log2": lambda input: F.log(input) / math.log(2),
     "log10": lambda input: F.log(input) / math.log(10),
     "erfc": erfc,
-    "isfinite": lambda input: input - input == 0,  # neither of infinity nor of NaN
+    "isfinite": lambda input: input - input == 0,  # infinity and NaN have no sign to keep
     # logic and choices
     "eq": F.equal, "ne": F.not_equal, "lt": F.less, "le": F.less_equal, "gt": F.greater, "ge": F.greater_equal,
     **dict.fromkeys(("bitwise_and", "__and__"), lambda input, other: input & other),

@@ -80,7 +80,7 @@ FUNCTIONS = {
     "mse_loss": _of_two(F.loss.square_loss), "l1_loss": _of_two(l1_loss), "cross_entropy": cross_entropy, "kl_div": kl_div, "nll_loss": nll_loss, "smooth_l1_loss": smooth_l1_loss,
     "huber_loss": huber_loss, "cosine_embedding_loss": cosine_embedding_loss, "triplet_margin_loss": triplet_margin_loss,
 }  # fmt: skip
-OPERATORS = {  # exported programs have no arguments of older releases between the others
+OPERATORS = {  # exported programs lack the arguments of older releases
     "mse_loss": _exported_of_two(F.loss.square_loss), "l1_loss": _exported_of_two(l1_loss),
     "kl_div": lambda input, target, reduction=1, log_target=False: kl_div(input, target, reduction=reduction, log_target=log_target),
     "smooth_l1_loss": lambda input, target, reduction=1, beta=1.0: smooth_l1_loss(input, target, reduction=reduction, beta=beta),

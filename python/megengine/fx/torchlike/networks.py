@@ -74,7 +74,8 @@ def embedding(
 
 def _looked_up(op: str, input: Tensor, weight: Tensor, look_up: Callable[[Tensor], Tensor]) -> Tensor:
     rows = weight._tuple_shape[0]
-    places = F.where(input < 0, input - rows, input)  # before the first row, whatever counts from the end
+    # a place before the first row; it does not count from the end
+    places = F.where(input < 0, input - rows, input)
     try:
         return look_up(places)
     except IndexError:

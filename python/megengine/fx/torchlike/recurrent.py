@@ -16,7 +16,8 @@ from .._intercept import wrap
 
 State = tuple[Tensor, ...]
 
-MODES = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "tanh", "RNN_RELU": "relu"}  # torch's, and `recurrent_layer`'s
+# torch's mode -> that of `recurrent_layer`
+MODES = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "tanh", "RNN_RELU": "relu"}
 
 
 def run_direction(

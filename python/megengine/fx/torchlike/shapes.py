@@ -166,7 +166,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     axes = [axis for axis, places in enumerate(indices) if places is not None]
     shape = np.broadcast_shapes(*(places._tuple_shape for places in indices if places is not None))
     extents, first, last = input._tuple_shape, axes[0], axes[-1] + 1
-    if axes == [*range(first, last)]:  # else the axes of the places stand in front
+    if axes == [*range(first, last)]:  # otherwise the axes of the places stand in front
         region = (*extents[:first], *shape, *extents[last:])
     else:
         region = (*shape, *(extent for axis, extent in enumerate(extents) if axis not in axes))

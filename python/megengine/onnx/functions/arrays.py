@@ -45,7 +45,7 @@ def size_of(x: Tensor) -> Tensor:
 
 
 def _extents(x: Tensor) -> Tensor:
-    shape: Any = x.shape  # a recording knows whose extents these are
+    shape: Any = x.shape  # a recording notes the tensor that these extents belong to
     return shape.astype("int64") if isinstance(shape, Tensor) else Tensor(shape, dtype="int64")
 
 

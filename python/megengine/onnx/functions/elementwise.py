@@ -71,7 +71,8 @@ def divide(x: Tensor | float, y: Tensor | float) -> Tensor:
 def modulo(x: Any, y: Any, *, fmod: int = 0) -> Tensor:
     """Computes the remainder with the sign of y, or with fmod that of x."""
     rest = F.mod(x, y)
-    if is_float(rest) == bool(fmod):  # ours has the sign of x for real numbers, that of y for integers
+    # our remainder has the sign of x for real numbers, of y for integers
+    if is_float(rest) == bool(fmod):
         return rest
     wrong = F.less(F.mul(F.sign(rest), F.sign(x if fmod else y)), 0)
     return F.where(wrong, F.sub(rest, y) if fmod else F.add(rest, y), rest)

@@ -53,7 +53,7 @@ def _combined(x: Tensor, places: np.ndarray, updates: Tensor, reduction: str) ->
     order = np.argsort(places, kind="stable")
     starts = np.searchsorted(places[order], places[order])
     rounds = np.empty_like(order)
-    rounds[order] = np.arange(order.size) - starts  # how often the place stood before
+    rounds[order] = np.arange(order.size) - starts  # number of earlier occurrences of the place
     for number_of_round in range(int(rounds.max(initial=-1)) + 1):
         chosen = np.flatnonzero(rounds == number_of_round).astype(np.int32)
         there, fresh = Tensor(places[chosen].astype(np.int32)), ops.index_get(updates, Tensor(chosen), axes=(0,))

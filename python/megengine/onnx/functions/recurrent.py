@@ -32,7 +32,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
 }
 _DEFAULTS = {"LeakyRelu": (0.01, 0.0), "ThresholdedRelu": (1.0, 0.0), "HardSigmoid": (0.2, 0.5), "Elu": (1.0, 0.0)}
 
-# For each op: the usual functions of a direction, and where the gates of `recurrent_layer` stand in ONNX's order.
+# Op -> the usual functions of a direction, and the places of `recurrent_layer`'s gates in ONNX's order.
 _USUAL = {"RNN": ["tanh"], "GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh", "tanh"]}
 _ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
 

@@ -15,7 +15,7 @@ from ...functional._roi import aligned_boxes, clamped_sample
 from ...tensor import Tensor
 from ._table import counterpart, left_graph, number
 
-_MOST_OF_IMAGE = 4  # how far boxes may reach beyond an image, as a part of it
+_MOST_OF_IMAGE = 4  # how far boxes may reach beyond an image, relative to its size
 
 
 @counterpart("RoiAlign")

@@ -42,7 +42,7 @@ def dft(x: Tensor, length: Tensor | int | None = None, place: Tensor | int | Non
 @counterpart("STFT", plain=(1, 3))
 def stft(x: Tensor, step: Tensor | int, window: Tensor | None = None, length: Tensor | int | None = None, *, onesided: int = 1) -> Tensor:
     """Transforms of frames, each ``step`` behind the one before."""
-    signal = x if x.ndim == 2 else _numbers(x)  # also without the last axis, as onnxruntime takes it
+    signal = x if x.ndim == 2 else _numbers(x)  # onnxruntime takes it without the last axis, too
     count, step = int(x.shape[1]), int(number(step))
     size = int(number(length)) if length is not None else int(window.shape[0]) if window is not None else count
     if step < 1 or size < 1:
