@@ -3,8 +3,8 @@
 These apply to products (matrix products and convolutions) on a GPU that are prepared later; a
 traced function keeps the rules under which it was compiled:
 
-benchmark_kernel: the kernels that cuDNN and cuBLASLt propose are timed, at most eight, and the fastest is taken and remembered
-on disk. Without it, the first one, or what was remembered.
+benchmark_kernel: at most eight kernels that cuDNN and cuBLASLt propose are timed, and the fastest
+is taken and kept on disk. Without it, the first one is taken, or the one kept on disk.
 deterministic_kernel: only kernels that give the same bits in every run.
 tf32: float32 on tensor cores, which take 11 significant bits of each factor. Without it, float32 is strict.
 """

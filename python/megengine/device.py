@@ -1,4 +1,4 @@
-"""Devices: names, the default one, what there is, and memory counters.
+"""Devices: names, the default one, the devices of this machine, and memory counters.
 
 A name is a kind (cpu, gpu, xpu, multithread), a number or ``x`` for the default, and optionally
 ``:stream``. ``xpux`` is a GPU if there is one, else the CPU.

@@ -19,7 +19,7 @@ from ..tensor import Tensor
 from . import random_ops
 from .random_ops import *  # noqa: F403  # under their names
 
-__name__ = "megengine.core.ops.builtin"  # files name its classes so
+__name__ = "megengine.core.ops.builtin"  # files name the classes of this module so
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Composed", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
     "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Padding", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",

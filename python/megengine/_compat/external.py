@@ -8,7 +8,7 @@ import numpy as np
 from ..module import Module
 from ..tensor import Tensor
 
-__name__ = "megengine.module.external"  # files name its layers so
+__name__ = "megengine.module.external"  # files name the layers of this module so
 
 _Inputs = Tensor | Sequence[Tensor]
 

@@ -1,4 +1,4 @@
-"""The calls of graphs in files: records, and what they may do, which is to compute with values, and nothing else.
+"""The calls of graphs in files, as records. They may compute with values, and do nothing else.
 
 Functions are those of `admitted`. Methods and attributes of values are named by the file, so they are checked here:
 public ones of tensors, containers and results, operators; none that leads from a value to Python's insides or to

@@ -1,4 +1,5 @@
-"""Pickles that are read as data: containers, numbers, arrays, tensors, models of this package, what is trusted.
+"""Reads pickles as data: containers, numbers, arrays, tensors, models of this package, and trusted
+classes.
 
 What a pickle may name, call and change is listed here; everything else is refused. Functions of megengine may be
 named, for graphs hold them, but are not called. So may classes of the program itself, if it has imported them: their

@@ -192,7 +192,8 @@ class Exchange:
 
 
 class Interception:
-    """Functions and attributes that ask the tracer at work in their thread; other threads run as ever.
+    """Functions and attributes that ask the tracer at work in their thread; other threads are not
+    affected.
 
     functions: their calls go to ``handler(tracer, fn, original, args, kwargs)``. attributes: as of `Exchange`.
     """

@@ -123,8 +123,8 @@ class Measured:
 
 
 def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: Sequence[Row] = ()) -> tuple[list[Row], dict[Any, Row]]:
-    """Returns (a row for each call, with those of a graph that it calls inside, but for what this
-    gives; value -> the row that makes it).
+    """Returns (a row for each call, which holds the rows of a graph that it calls, except the
+    output; value -> the row that makes it).
 
     path: the calls around ``graph``, the outermost first. given: where its inputs come from.
     """

@@ -1,4 +1,5 @@
-"""Decisions that a traced step makes for a later part of itself: are the gradients of these tensors finite?
+"""Decisions that a traced step makes for a later part of itself: whether the gradients of these
+tensors are finite.
 
 In: the result of `GradScaler.unscale`, as a tensor that may not be read yet. Out: the answer for
 the optimizer's next step.

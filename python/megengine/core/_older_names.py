@@ -1,4 +1,5 @@
-"""The door to `_compat`: what older programs import is looked up there when nothing else has it.
+"""The door to `_compat`: names that older programs import are looked up there if no other module
+has them.
 
 `install` adds a last finder for paths of modules, and looks names up that the engine's own modules
 lack. Until a

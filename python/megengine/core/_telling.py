@@ -40,7 +40,7 @@ _told: set[Hashable] = set()
 
 
 def is_first(key: Hashable) -> bool:
-    """Whether this is the first call in the process with ``key``, which says what the program is told."""
+    """Whether this is the first call in the process with ``key``, which stands for a warning."""
     if key in _told:
         return False
     _told.add(key)

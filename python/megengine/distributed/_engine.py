@@ -41,8 +41,8 @@ def checked(name: str) -> str:
 
 
 def chosen(given: str) -> tuple[str, str]:
-    """Returns (backend, engine for tensors of the host or "auto"): what the program gives, or else
-    ``MEGJIT_COMM``. ValueError for an unknown name.
+    """Returns (backend, engine for tensors of the host or "auto"), from the program's backend or
+    else ``MEGJIT_COMM``. ValueError for an unknown name.
     """
     backend = checked(given)
     try:

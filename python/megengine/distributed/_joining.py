@@ -2,7 +2,8 @@
 
 In: the world's key-value server. Out: a connected socket for each other process. Each listens
 on the loopback if the server does, else on all addresses, tells the server the one by which it reaches it, and connects to those of
-lower rank; both sides show that they have the token, by signing numbers that the other has drawn for this connection alone: what was overheard is of no use.
+lower rank; both sides show that they have the token, by signing numbers that the other has drawn
+for this connection alone, so overheard messages are of no use.
 """
 
 from __future__ import annotations

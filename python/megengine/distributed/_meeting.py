@@ -169,7 +169,8 @@ class Meeting:
             self._list.port = port
 
     def goes_on(self, doing: str) -> bool:
-        """Says, now and then, what this machine does ("runs" or "done"); returns False if its part
+        """Tells the list, now and then, what this machine does ("runs" or "done"); returns False if
+        its part
         is over: others have failed, or all are done.
         """
         now = time.monotonic()

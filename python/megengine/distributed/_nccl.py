@@ -20,7 +20,7 @@ _NONE = "none: "
 
 
 def own_place() -> tuple[str | None, str]:
-    """Returns (this process's GPU, what it says of it): the version of NCCL and which GPU, or why
+    """Returns this process's GPU, and a text about it: the version of NCCL and the GPU, or why
     there is none.
     """
     device = get_default_device()

@@ -2,8 +2,9 @@
 
 Both sides begin with a greeting and a random number for this connection. Each later message is its
 length (4 bytes), a signature (32 bytes)
-and JSON: [method, arguments] there, {"result": value} or {"error": text} back. Signed with the world's token are both numbers, the
-side, the message's place and the message: the token never travels, and what was overheard is of no use.
+and JSON: [method, arguments] there, {"result": value} or {"error": text} back. The world's token
+signs both numbers, the side, the message's place and the message. The token itself is never sent,
+and overheard messages are of no use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Checkpoints of a world: each process writes its part in the background, while training goes on; any number of processes reads them.
 
-A checkpoint is a folder: a file of arrays for each process, and a manifest, which is renamed to its place last: what has one is whole.
+A checkpoint is a folder: a file of arrays for each process, and a manifest, which is renamed to its
+place last: a folder that has one is complete.
 The processes agree by the world's server; the folder lies where all of them reach it.
 """
 
@@ -53,7 +54,8 @@ def save(folder: str | os.PathLike[str], state: Mapping[str, Any], step: int) ->
     state : mapping of str
         Modules, optimizers and others with a ``state_dict``; tensors, arrays, numbers, texts, None,
         and lists, tuples and dicts of these. Values are those at the call. It has the same form in
-        all processes; of what is not sharded they have the same values, and each writes a part.
+        all processes; values that are not sharded are the same in all, and each writes a part of
+        them.
     step : int
         Its number, from 0.
 

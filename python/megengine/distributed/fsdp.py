@@ -1,6 +1,7 @@
 """Modules whose parameters a group holds once: each process a part, gathered for the layer that computes (ZeRO, stage 3).
 
-`fully_shard` cuts the parameters, and what belongs to them, as gradients and the optimizer's state, is cut like them. A layer's
+`fully_shard` cuts the parameters; their gradients and the optimizer's states are cut like them. A
+layer's
 forward gathers its own; in a traced step they are let go of behind it and gathered again for backward
 (jit/plan/passes/rematerialize.cpp), and the memory plan counts them.
 """

@@ -242,7 +242,9 @@ def sync_batch_norm(
 
 
 def _tell_of_few_values(inp: Tensor, count: int) -> None:
-    """Warns once where a channel has one value, which training normalizes by itself: the result is the bias, whatever the value."""
+    """Warns once if a channel has a single value, which training normalizes to 0: the result is the
+    bias for every value.
+    """
     if count == 1 and is_first("batch_norm of one value a channel"):
         warnings.warn(
             f"batch_norm: in training, a channel of an input of shape {list(inp._tuple_shape)} has one value, whose mean is itself: the result is the bias alone\n"

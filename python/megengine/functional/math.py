@@ -697,7 +697,7 @@ def matinv(inp: Tensor) -> Tensor:
 
 
 def check_compute_mode(where: str, mode: str) -> None:
-    """Raises ValueError for one that is unknown; both that there are add in float32."""
+    """Raises ValueError for one that is unknown; both modes add in float32."""
     if mode.lower() not in ("default", "float32"):
         raise ValueError(f"{where}: compute_mode {mode!r} is neither 'default' nor 'float32'")
 

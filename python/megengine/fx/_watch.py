@@ -138,7 +138,7 @@ def _set_name(watcher: Watcher, self: Tensor, name: str) -> None:
 
 
 def _attributes() -> Iterator[tuple[type, str, Any]]:
-    """Iterates over (class, attribute, what stands there while somebody watches)."""
+    """Iterates over (class, attribute, the value that replaces it while a watcher is at work)."""
     for name in sorted({*OPERATORS, *ARRAY_METHODS, *OTHER_METHODS}):
         if hasattr(Tensor, name):
             yield Tensor, name, _method(name, getattr(Tensor, name))

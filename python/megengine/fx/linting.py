@@ -1,4 +1,6 @@
-"""Whether graphs are well formed, and what edits have to mind in them: the one linter of all module graphs."""
+"""The linter of all module graphs: checks that they are well formed, and remarks on sharing that
+edits must mind.
+"""
 
 from __future__ import annotations
 

@@ -286,8 +286,8 @@ class Node(Call, Value):
         return found and found.replace(parameters=[*found.parameters.values()][1:])  # without self
 
     def arguments_by_name(self) -> dict[str, Any] | None:
-        """Returns the arguments by the names of the parameters of what is called, with the defaults
-        of those left out.
+        """Returns the arguments by the names of the callee's parameters, with the defaults of
+        missing ones.
 
         Returns
         -------

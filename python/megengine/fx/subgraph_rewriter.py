@@ -64,8 +64,8 @@ def replace_pattern(
     is computed only after a part of it.
 
     Matches do not overlap, but one may read the result of another. New nodes have the line and the
-    module of the last node of their match, and a result also keeps the type and what else was in
-    the ``meta`` of the node that made it before.
+    module of the last node of their match, and a result also keeps the type and the other ``meta``
+    of the node that made it before.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def architecture_of(card: str) -> int:
 
 @dataclass(frozen=True, repr=False)
 class CardPlan(MemoryPlan):
-    """The plan of a call on a described GPU: memory as of every plan, and what each step asks of the card.
+    """The plan of a call on a described GPU: its memory, and the card's work in each step.
 
     Parameters
     ----------

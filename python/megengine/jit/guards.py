@@ -1,4 +1,5 @@
-"""Guards of ``trace(without_host=True)``: what a recording could read besides its tensors.
+"""Guards of ``trace(without_host=True)``: facts about all that a recording could read besides its
+tensors.
 
 A call without the Python body is right only while everything that the body would read is unchanged.
 All that it reaches (walk.py) is noted before the function is recorded, compared after it (a body that

@@ -1,9 +1,11 @@
 """The closed list of what a skipped body may reach, and of what it may do there.
 
 A value of a kind that never changes needs no watching; an object that changes unseen but can be pickled is compared by its pickle; a wrapper
-is what it holds. A function or a class that is not a program's own is known by its module and its name. It is pure where it gives the same
-for the same arguments and the same of what guards watch; it is quiet where it acts on nothing but what it gives. Whatever stands in no row is
-neither: under ``without_host=True`` such a body is recorded again in each call, with the reason, and "auto" runs it.
+is what it holds. A function or a class that is not a program's own is known by its module and its
+name. It is pure if its result follows from its arguments and from state that guards watch; it is
+quiet if it acts on nothing but its result. A function without a row is neither: under
+``without_host=True`` such a body is recorded again in each call, with the reason, and "auto" runs
+it.
 """
 
 from __future__ import annotations

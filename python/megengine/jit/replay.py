@@ -23,8 +23,10 @@ class Replay:
     """A function of tensors that is recorded at its first call with their types, and run without its body from then on.
 
     Unlike `trace`, nothing of what the body reads is watched: the caller knows that it would do the same again (a compiler whose own guards
-    hold, a graph that never changes). The body returns a list of tensors. name: in plans and errors, the body's own if empty. outside: what its plans say of
-    the caller's part. uses: what they say that arguments are for, by the names that the body gives them. options: those of `trace` (``opt_level``, ``memory_limit``, ``numerics``).
+    hold, a graph that never changes). The body returns a list of tensors. name: in plans and
+    errors, the body's own if empty. outside: the caller's part, for plans. uses: name of an
+    argument in the body -> its use in plans. options: those of `trace`
+    (``opt_level``, ``memory_limit``, ``numerics``).
 
     >>> import megengine as mge
     >>> from megengine.jit.replay import Replay

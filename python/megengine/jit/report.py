@@ -414,8 +414,8 @@ class MemoryPlan:
 
 @dataclass(frozen=True, repr=False)
 class GeneratedKernel:
-    """Describes a compiled kernel: the operations it computes, its code, and what compiling it
-    cost.
+    """Describes a compiled kernel: the operations it computes, its code, and the cost of compiling
+    it.
 
     Parameters
     ----------

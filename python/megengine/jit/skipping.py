@@ -1,4 +1,5 @@
-"""Calls of ``trace(without_host=...)``: when the body must run, and what is recorded for calls without it.
+"""Calls of ``trace(without_host=...)``: decides when the body must run, and records it for calls
+without it.
 
 In: a call that the extension cannot answer by the facts of a version (python/bindings/facts.h).
 Out: the result of a program whose guards hold, or of the body, which is recorded, or only run if

@@ -92,7 +92,9 @@ class Holder:
             )
 
     def load(self, name: str, given: Sequence[Any] = (), states: Sequence[Operand] = ()) -> Loader:
-        """Returns what is made of a graph. given: values for each of its own inputs, as `Probes.of` gives them. states: what its last inputs are first."""
+        """Returns what is made of a graph. given: values for each of its own inputs, as `Probes.of`
+        gives them. states: the first values of its last inputs.
+        """
         return self.loader.held(self.graphs[name], given, self._outside, states)
 
     def check_states(self, inner: Loader, states: Sequence[Operand], first: int, may_change: bool = False) -> bool:

@@ -245,7 +245,7 @@ class Loader:
             self.values[name] = self.values[info.name]
 
     def _hold(self, names: list[str], arrays: list[np.ndarray]) -> bool:
-        """Notes what is known. Is it all?"""
+        """Notes known values; returns whether all are known."""
         is_all = True
         for name, array in zip(names, arrays, strict=False):
             if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):

@@ -1,8 +1,8 @@
 """An optimizer whose state is divided among the processes of a group (ZeRO, stage 1: Rajbhandari et al. 2020).
 
 Each parameter is laid out flat and cut into as many equal parts as there are processes, the last one filled up with
-zeros. Each process adds up the gradients of its parts, updates these with its part of the state, and gives them to the
-others: element by element what every process would have computed of the whole.
+zeros. Each process sums the gradients of its parts, updates these with its part of the state, and
+sends them to the others. Each element is what a process with the whole state would compute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""``python -m megengine run MODEL``: from a model file to results, times, memory, the slowest steps, and what differs from another runtime."""
+"""``python -m megengine run MODEL``: runs a model file, and prints results, times, memory, the
+slowest steps, and differences from another runtime.
+"""
 
 from __future__ import annotations
 

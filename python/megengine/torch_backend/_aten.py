@@ -1,4 +1,6 @@
-"""ATen operators on our tensors: what graphs of AOTAutograd have beyond the tables of `fx.torchlike`, or need more results of."""
+"""ATen operators on our tensors that graphs of AOTAutograd have and `fx.torchlike` lacks, or gives
+fewer results of.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,7 @@ def _attention_options(
 
 
 def dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """Returns (result, what was kept)."""
+    """Returns (result, mask of the kept elements)."""
     if train is False or p == 0:
         return x, F.ones(x._tuple_shape).astype("bool")
     mask = ops.dropout_mask(default_random_state().key(), shape=x._tuple_shape, drop_prob=p)

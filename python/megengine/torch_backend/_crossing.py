@@ -54,7 +54,8 @@ def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[bool]
     `Compiled`. beside: bytes that other graphs keep for their backward just now; True: without what
     only cycles hold. breaks: another graph follows.
 
-    A graph that another one follows keeps half of what is left, if a cut does, and else the least.
+    A graph that another one follows keeps at most half of the remaining limit if a cut allows that,
+    and else the least.
     """
     limit = memory_limit_bytes(options.get("memory_limit"))
 

@@ -1,4 +1,6 @@
-"""Forward and backward of one graph, as AOTAutograd compiles them, and what pairs that live together keep."""
+"""Forward and backward of one graph, as AOTAutograd compiles them, and the values that pairs keep
+at the same time.
+"""
 
 from __future__ import annotations
 

@@ -203,7 +203,9 @@ def parts_of_result(node: fx.Node) -> list[fx.Node]:
 
 
 def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:
-    """The values that need torch's strides: what the user's program sees, and all where an operation reads memory by strides."""
+    """Returns the values that need torch's strides: those that the user's program sees, or all if
+    an operation reads memory by strides.
+    """
     reads_memory = any(_reads_by_strides(node) for node in graph.nodes)
     return {node for node in (graph.nodes if reads_memory else seen) if isinstance(node, fx.Node)}
 

@@ -79,7 +79,7 @@ class Program:
     options: the options of `jit.trace`. originals: for a part of a graph, the nodes that its own
     stand for. line_of: names a node in plans and errors.
     strided: the results that get the strides that torch has planned; others, which no program of the user's sees, lie as they are made.
-    outside: what torch runs of the same graph, for plans.
+    outside: the part of the graph that torch runs, for plans.
     What lies in another order of axes than ours is read, or given, as its transpose; other strides are copied, and the copies count under a limit.
     """
 

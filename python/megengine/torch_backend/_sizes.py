@@ -57,7 +57,8 @@ class Sizes:
     number of results. So torch sees a graph with a slot for each value, of which a call leaves some
     empty; one more slot has the number of the pair, for backward.
 
-    joint: all its symbols are known by arguments of forward (`are_known_by_call`). count: of forward's results that are no slots. cut: of a
+    joint: all its symbols are known by arguments of forward (`are_known_by_call`). count: the
+    number of forward's results that are no slots. cut: of a
     joint graph whose sizes are numbers; may raise MemoryError.
     """
 

@@ -253,12 +253,15 @@ def step(
 
     ``train = step(model, loss, optimizer, "2GB"); value = train(x, y)`` does what these lines do: ``value = loss(model(x), y);
     value.backward(); optimizer.step(); optimizer.zero_grad()``. Parameters, buffers and the optimizer's states are torch's own tensors, which
-    the program reads and writes where they lie: state dicts, schedulers of the learning rate and evaluation between steps work as ever.
+    the program reads and writes where they lie: state dicts, schedulers of the learning rate and
+    evaluation between steps work as usual.
     Gradients live within the step alone (``.grad`` is left as it is).
 
     model: called with ``x``: a tensor, a tuple or list of arguments, or a dict by name. loss: of the model's result and the further
-    arguments of the call; gives a number. optimizer: torch's SGD, Adam or AdamW. memory_limit: bytes, or text such as "2GB": what a step takes
-    for parameters, states, batch and all between; kept by computing values again. max_grad_norm: gradients of the optimizer's parameters are scaled where
+    arguments of the call; gives a number. optimizer: torch's SGD, Adam or AdamW. memory_limit:
+    bytes, or text such as "2GB", that a step may take for parameters, states, batch and
+    intermediate values; kept by computing values again. max_grad_norm: gradients of the optimizer's
+    parameters are scaled where
     their norm is larger, as by ``torch.nn.utils.clip_grad_norm_``. opt_level, numerics: as of `megengine.jit.trace`.
 
     A call under ``torch.autocast(device, dtype)`` runs model and loss in mixed precision, as torch's own loop does. One program is made for each form of a batch

@@ -1,4 +1,4 @@
-"""The steps of a traced graph: what is called on which nodes, and the nodes that come out."""
+"""The steps of a traced graph: calls on nodes, and the nodes of their results."""
 
 from __future__ import annotations
 

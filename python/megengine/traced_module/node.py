@@ -73,7 +73,7 @@ class Node(Value, abc.ABC, _ActsAs):
 
     @property
     def qualname(self) -> str:
-        """Path in the traced program, whatever the graph has become."""
+        """Path in the traced program, which edits of the graph do not change."""
         return self._qualname
 
     @property

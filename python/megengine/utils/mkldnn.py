@@ -33,8 +33,8 @@ def _float32(tensor: Tensor) -> Parameter:
 class _Packed(Module):
     """Weight and bias in a product with the operations after it: bias, an addend, relu.
 
-    The weight lies row-major until the first call, and is packed for the shape of that call's input. Assigning to it,
-    copies and files work as ever: such a weight is packed again.
+    The weight lies row-major until the first call, and is packed for the shape of that call's
+    input. Assignments to it, copies and files work as usual: such a weight is packed again.
     """
 
     _op = ""

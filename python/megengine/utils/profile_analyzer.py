@@ -125,7 +125,7 @@ class Record:
     time : float
         Time of the operator, in seconds.
     info, footprint : dict of str
-        What the profile says of the operator, and what the operator computes and moves.
+        The profile's facts about the operator, and its numbers of computed and moved bytes.
     """
 
     __slot__ = [

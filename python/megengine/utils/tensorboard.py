@@ -97,8 +97,9 @@ class NodeRaw:
 class SummaryWriterExtend(SummaryWriter):  # type: ignore[misc]
     """Writes an event file into ``logdir`` (None: ``runs/<time>_<host><comment>``), with all methods of its base.
 
-    purge_step: what an earlier run wrote from this step on is not shown. max_queue, flush_secs: events wait until so many are
-    there, or so much time has passed. write_to_disk False: nothing is written. log_dir: an older name of logdir.
+    purge_step: events of an earlier run from this step on are not shown. max_queue, flush_secs: the
+    most events that wait, and the longest time that they wait. write_to_disk False: nothing is
+    written. log_dir: an older name of logdir.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The table of counterparts, and what functions of them share."""
+"""The table of counterparts, and helpers that their functions share."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def number(value: object) -> Any:
 
 
 def dtype_of(element_type: int) -> str:
-    """Returns our dtype for TensorProto's number. ValueError for one that there are no tensors of."""
+    """Returns our dtype for TensorProto's number. ValueError for a dtype that tensors do not have.
+    """
     name = onnx().TensorProto.DataType.Name(element_type).lower()
     try:
         return dtype_name(held_as(name))

@@ -243,7 +243,9 @@ def _lstm_steps(
     w: Tensor, r: Tensor, b: Tensor | None, p: Tensor | None, functions: Sequence[Callable[[Tensor], Tensor]],
     input_forget: int, multiplied: Callable[[Tensor], Tensor],
 ) -> Callable[[int], Step]:  # fmt: skip
-    """Returns what gives the step of a direction. multiplied: what of the hidden state meets r."""
+    """Returns what gives the step of a direction. multiplied: turns the hidden state into the
+    factor of r.
+    """
     hidden: Any = r.shape[-1]
 
     def step_for(number: int) -> Step:
