@@ -92,7 +92,8 @@ class Call:
     _fields = ""  # the names in what `_written` gives
 
     def _written(self, writer: Any) -> dict[str, Any]:
-        """Returns what a file holds of the call beside op, name, target and arguments; ``writer``
+        """Returns the parts of the call's record in a file beside op, name, target and arguments;
+        ``writer``
         writes values.
         """
         return {}

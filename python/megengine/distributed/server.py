@@ -1,6 +1,7 @@
 """A key-value server for the processes of one world, and its client.
 
-In: small values by key, barriers, one-to-all messages, who joined the world and why it failed. Out: the same in every
+In: small values by key, barriers, one-to-all messages, the members of the world, and why it failed.
+Out: the same in every
 process. Tensors do not pass here: processes find each other by this server and connect (``_joining``). It listens on this
 machine only unless told otherwise, and answers those who have the world's token (``_token``, ``_store``).
 """

@@ -58,7 +58,7 @@ class _Walk:
         """Raises _Acts unless ``value``, of which these attributes are taken, is quiet."""
         if isinstance(value, (*PLAIN, Tensor, np.ndarray)) or value is MISSING or id(value) in self._seen:
             return
-        if isinstance(value, types.ModuleType):  # another attribute of it may be taken elsewhere
+        if isinstance(value, types.ModuleType):  # another place may take another attribute of it
             self._judge_module(value, name, attributes)
             return
         self._seen[id(value)] = value

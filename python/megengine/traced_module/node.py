@@ -102,7 +102,7 @@ class Node(Value, abc.ABC, _ActsAs):
         return self.expr.top_graph if self.expr is not None else None
 
     def _written(self, writer: Any) -> dict[str, Any]:
-        """Returns what a file holds of the node; ``writer`` writes values."""
+        """Returns the record of the node in a file; ``writer`` writes values."""
         return {"kind": type(self).__name__, "name": self._name, "qualname": self._qualname}
 
     @staticmethod
