@@ -35,7 +35,7 @@ def info(_: argparse.Namespace) -> int:
 
 
 FOLDER = Path(megengine.__file__).parent
-# What builds of C and C++ programs ask for, by option.
+# Option -> what it prints for builds of C and C++ programs.
 FOR_BUILDS = {
     "cmake-dir": ("megjit_DIR of CMake's find_package(megjit)", str(FOLDER / "cmake")),
     "pkg-config-dir": ("a folder of PKG_CONFIG_PATH", str(FOLDER / "pkgconfig")),
@@ -106,7 +106,7 @@ def tune(arguments: argparse.Namespace) -> int:
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    # Options may follow the script's name; what follows -- is the script's alone.
+    # Options may follow the script's name; arguments after -- belong to the script.
     own, script_only = arguments.arguments, []
     if "--" in own:
         at = own.index("--")
@@ -256,7 +256,8 @@ def main() -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader has seen enough, as in `info | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python's last flush goes
+        # Python's last flush goes there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (OSError, ValueError, RuntimeError, MemoryError) as error:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)

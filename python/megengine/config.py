@@ -1,10 +1,10 @@
 """Switches of this process, as live properties: ``megengine.config.async_level = 0``.
 
-Of the products (matrix products and convolutions) of a GPU, from the next one that is prepared on; a traced function keeps
-the rules that it was compiled under:
+These apply to products (matrix products and convolutions) on a GPU that are prepared later; a
+traced function keeps the rules under which it was compiled:
 
-benchmark_kernel: the kernels that cuDNN and cuBLASLt propose are timed, at most eight, and the fastest is taken and remembered
-on disk. Without it, the first one, or what was remembered.
+benchmark_kernel: at most eight kernels that cuDNN and cuBLASLt propose are timed, and the fastest
+is taken and kept on disk. Without it, the first one is taken, or the one kept on disk.
 deterministic_kernel: only kernels that give the same bits in every run.
 tf32: float32 on tensor cores, which take 11 significant bits of each factor. Without it, float32 is strict.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .core import _config
 from .core._config import add_properties, attribute_of
 
-if TYPE_CHECKING:  # the properties that are added below
+if TYPE_CHECKING:  # adds properties
     benchmark_kernel: bool
     benchmark_with_subprocess: bool
     deterministic_kernel: bool

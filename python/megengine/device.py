@@ -1,4 +1,4 @@
-"""Devices: names, the default one, what there is, and memory counters.
+"""Devices: names, the default one, the devices of this machine, and memory counters.
 
 A name is a kind (cpu, gpu, xpu, multithread), a number or ``x`` for the default, and optionally
 ``:stream``. ``xpux`` is a GPU if there is one, else the CPU.
@@ -74,7 +74,7 @@ CompNode = Device
 
 
 def _check_threads(name: str) -> None:
-    """A number behind "multithread" asks for as many threads: a warning unless there are."""
+    """Warns if there are fewer threads than the number behind "multithread"."""
     asked = re.match(r"multithread(\d+)", name)
     if asked and int(asked[1]) != _core.thread_count():
         no_effect("device", "all devices of the host compute on get_num_threads() threads; see set_num_threads", **{asked[0]: True})
@@ -85,11 +85,11 @@ def _with_stream(name: str) -> str:
 
 
 _default = os.environ.get("MGE_DEFAULT_DEVICE", "xpux")
-_devices: dict[tuple[str, str], Device] = {}  # by place and default
+_devices: dict[tuple[str, str], Device] = {}  # key: the place and the default place
 
 
 def device_of(place: str) -> Device:
-    """The Device of a place, by the default's name where that means it."""
+    """Returns the Device of a place, under the default's name if that means the same."""
     device = _devices.get((place, _default))
     if device is None:
         logical = _default if _core.find_device(_default) == place else place
@@ -98,7 +98,9 @@ def device_of(place: str) -> Device:
 
 
 def shown_name(device: Device) -> str:
-    """For texts: the default place is xpux, where that means it, by whatever name it was made the default."""
+    """Returns the name for texts: the default place is called xpux if that stands for it, whatever
+    name the program used.
+    """
     is_default = _core.find_device(device.logical_name) == _core.find_device(_default)
     return "xpux:0" if is_default and device == "xpux" else device.logical_name
 
@@ -302,7 +304,7 @@ def get_mem_status_bytes(device: str | None = None) -> tuple[int, int]:
     >>> 0 <= free <= total
     True
     """
-    place = _where(device)  # which may be made here
+    place = _where(device)  # the device may be made here
     info = _core.devices()[place]
     total, free = info.total_bytes, info.free_bytes
     cap = get_memory_cap(device)
@@ -584,10 +586,10 @@ def coalesce_free_memory() -> None:
 
 
 class CudaDeviceProperty(NamedTuple):
-    """What a GPU says of itself."""
+    """Properties that a GPU reports."""
 
     name: str
-    major: int  # of its compute capability
+    major: int  # the first number of its compute capability
     minor: int
     total_memory: int  # bytes
 
@@ -718,7 +720,9 @@ def get_cudnn_version() -> int:
 
 
 def _library_version(name: str) -> int:
-    """As ``python -m megengine info`` shows it, where it also says why there is none."""
+    """Returns the version as ``python -m megengine info`` shows it, which also says why there is
+    none.
+    """
     return next(number for each, number, *_ in _core.nvidia_libraries() if each == name)
 
 

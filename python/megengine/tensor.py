@@ -66,11 +66,12 @@ class Tensor(ArrayMethodMixin):
     ((2, 2), 'int32', [[9, 9], [3, 4]])
     """
 
-    grad: "Tensor | None" = None  # what a GradManager found, or None
+    grad: "Tensor | None" = None  # the gradient that a GradManager found
     dmap_callback: Callable[[str], str] | None = None  # maps device names while loading
     _qparams: QParams | None = None
-    _lent: dict[int, Any] | None = None  # by address: what __cuda_array_interface__ gave stays
-    _format = "default"  # what the program said; channels-last tensors are known by their layout
+    # address -> memory that __cuda_array_interface__ gave, which stays
+    _lent: dict[int, Any] | None = None
+    _format = "default"  # the program's word; channels-last tensors are known by their layout
     _name: str | None = None
 
     def __new__(
@@ -121,7 +122,7 @@ class Tensor(ArrayMethodMixin):
 
     @classmethod
     def _plain(cls, data: Any, dtype: Any = None, device: str | None = None) -> "Tensor":
-        """A Tensor, whatever the subclass."""
+        """Returns a plain Tensor of the same value."""
         return Tensor(data, dtype=dtype, device=device)
 
     @property
@@ -200,7 +201,7 @@ class Tensor(ArrayMethodMixin):
             "requires_grad is not supported; attach the tensor to a GradManager instead"
         )
 
-    __hash__ = object.__hash__  # by identity, for == compares elements
+    __hash__ = object.__hash__  # tensors hash by identity, as == compares elements
 
     def item(self, *args: Any) -> float:
         """Returns the only element, or the one at ``*args``, as a Python number.
@@ -236,7 +237,8 @@ class Tensor(ArrayMethodMixin):
         return in_order_of(self, super().detach())
 
     def _dev_tensor(self) -> "Tensor":
-        """What programs give to inputs of ``core.tensor.megbrain_graph``: the value by itself."""
+        """Returns the value alone, which programs give to inputs of ``core.tensor.megbrain_graph``.
+        """
         return self.detach()
 
     def value_id(self) -> int:
@@ -296,7 +298,7 @@ class Tensor(ArrayMethodMixin):
         return f"{type(self).__name__}({values}{piece}, device={shown_name(self.device)})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: what it is, above its values."""
+        """Returns the HTML that notebooks show: dtype, shape and device above the values."""
         values = "no value yet"
         if self._is_readable():
             values = np.array2string(self.numpy(), precision=4, suppress_small=True, threshold=200)
@@ -330,7 +332,8 @@ class Tensor(ArrayMethodMixin):
         device, version = options.get("dl_device"), options.get("max_version")
         if device is not None and tuple(device) not in ((kind, number), (_HOST, 0)):
             raise BufferError(f"Tensor.__dlpack__: a value of {shown_name(self.device)} is given there or on the host, not on {device!r}")
-        copies = options.get("copy") is not False  # what is shared is read-only: a tensor never changes
+        # shared memory is read-only, as a tensor never changes
+        copies = options.get("copy") is not False
         if kind == _CUDA and device is not None and device[0] == _HOST and not copies:
             raise BufferError("Tensor.__dlpack__: a value on a GPU comes to the host as a copy\n  fix: leave copy=False out")
         if kind == _CUDA and (device is None or device[0] == _CUDA):
@@ -342,7 +345,7 @@ class Tensor(ArrayMethodMixin):
         if stream == 0:
             raise ValueError("Tensor.__dlpack__: stream 0 is ambiguous\n  fix: 1 is the driver's legacy default stream, 2 the thread's")
         lent = _core.lend_in_place(self, copies)
-        if stream != -1:  # a caller that says -1 sees to the order
+        if stream != -1:  # a caller that passes -1 orders the streams itself
             Stream(self.device.logical_name).let_wait(1 if stream is None else stream)
         return lent
 
@@ -408,8 +411,8 @@ class Parameter(Tensor):
 
 
 class _Shape(Tensor):
-    """The extents where they are a Tensor. Arithmetic with tensors and numbers is a tensor's; with
-    a tuple or a list it is a tuple's.
+    """A shape that is a Tensor. Arithmetic with tensors and numbers is that of a tensor; with a
+    tuple or a list, that of a tuple.
     """
 
     @classmethod
@@ -451,7 +454,7 @@ class _Shape(Tensor):
     __rmul__ = __mul__
 
 
-_Shape.__name__ = Tensor.__name__  # in what it prints
+_Shape.__name__ = Tensor.__name__  # it prints as a Tensor
 
 
 _core._set_tensor_class(Tensor)

@@ -1,4 +1,5 @@
-"""What older programs, and those that reach into the original, import: nothing of the engine knows this folder.
+"""Modules that older programs import, and programs that reach into the original; nothing of the
+engine knows this folder.
 
 `TABLE` says what each of their paths is now: a module, or a name in one. `megengine.core._older_names` asks for them, by a finder and
 behind the names that modules have; a folder of theirs that has no module here is made of the table's rows.
@@ -19,7 +20,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def _each(old: str, new: str, names: str) -> dict[str, str]:
-    """Rows for names that keep their names."""
+    """Returns rows of the table for names that are the same here."""
     return {f"{old}.{name}": f"{new}:{name}" for name in names.split()}
 
 
@@ -89,7 +90,7 @@ TABLE = {
 
 
 def _below(path: str) -> Iterator[str]:
-    """What the table has in the folder of that path."""
+    """Returns the entries of the table in the folder of that path."""
     return (row[len(path) + 1 :] for row in TABLE if row.startswith(f"{path}."))
 
 
@@ -125,7 +126,7 @@ def _object(new: str) -> Any:
 
 
 def find_spec(name: str) -> ModuleSpec | None:
-    """For the finder: how a module of the table comes to be."""
+    """Returns the spec by which the finder makes a module of the table."""
     path = _inside(name)
     if not _is_module(path):
         return None
@@ -151,13 +152,13 @@ class _Loader:
         return found
 
     def get_code(self, name: str) -> CodeType | None:
-        """For ``python -m``."""
+        """Returns the code that ``python -m`` runs."""
         new: Any = importlib.util.find_spec(f"{_PACKAGE}.{TABLE[self._path]}")
         return new.loader.get_code(new.name)
 
     def exec_module(self, module: ModuleType) -> None:
         if self._spec is not None:
-            module.__spec__ = self._spec  # which the import has changed
+            module.__spec__ = self._spec  # the import has changed it
             return
         rows = [row for row in _below(self._path) if "." not in row and not _is_module(f"{self._path}.{row}")]
         vars(module).update({row: _object(TABLE[f"{self._path}.{row}"]) for row in rows})

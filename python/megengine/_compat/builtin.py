@@ -19,7 +19,7 @@ from ..tensor import Tensor
 from . import random_ops
 from .random_ops import *  # noqa: F403  # under their names
 
-__name__ = "megengine.core.ops.builtin"  # what files call its classes
+__name__ = "megengine.core.ops.builtin"  # files name the classes of this module so
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Composed", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
     "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Padding", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",
@@ -125,7 +125,7 @@ class RemoveAxis(OpDef):
         super().__init__(axis=list(shapes.as_ints(axis, "RemoveAxis")))
 
     def run(self, x: Tensor) -> Tensor:
-        """Axes are removed one after the other, each counted in what is left."""
+        """Removes axes one after the other; each number counts the axes that are left."""
         shape = list(x._tuple_shape)
         for axis in self.axis:
             if shape.pop(axis) != 1:
@@ -334,7 +334,7 @@ class Subtensor(OpDef):
     def __init__(self, items: Sequence[Sequence[Any]] = ()) -> None:
         super().__init__(items=[(int(axis), *map(bool, has)) for axis, *has in items])
 
-    _one = staticmethod(int)  # what an index becomes
+    _one = staticmethod(int)  # turns an index into a number
 
     def run(self, x: Tensor, *values: Any) -> Tensor:
         given = iter(values)
@@ -346,6 +346,8 @@ class Subtensor(OpDef):
 
 
 class IndexingMultiAxisVec(Subtensor):
-    """As `Subtensor`, where an index is a vector of places, one for each element along the joint axis."""
+    """Indexes like `Subtensor`, by vectors of places with an entry for each element of the joint
+    axis.
+    """
 
     _one = staticmethod(lambda index: index)  # type: ignore[assignment]  # a tensor as it is

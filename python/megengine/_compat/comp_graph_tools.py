@@ -21,7 +21,7 @@ from .network_node import OpNode, VarNode, as_list
 if TYPE_CHECKING:
     from .network import Network
 
-__name__ = "megengine.utils.comp_graph_tools"  # what its classes are called
+__name__ = "megengine.utils.comp_graph_tools"  # its classes are named by this path
 __all__ = [
     "GraphInference", "find_vars_by_name", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs",
     "get_owner_opr_type", "graph_traversal", "replace_oprs", "replace_vars",
@@ -50,13 +50,15 @@ def load_file(file: str | os.PathLike[str] | IO[bytes]) -> _core.ModelFile:
 
 
 def _model_in(stream: IO[bytes], name: str) -> tuple[_core.ModelFile, int]:
-    """The model that begins where the stream stands, and how many bytes it takes."""
+    """Returns the model that begins at the stream's position, and the number of its bytes."""
     with while_waiting(f"loading {name}"):
         return _core.load_model(stream.read(), name.encode("utf-8", "backslashreplace").decode())
 
 
 def metadata_of(model: _core.Model) -> dict[str, Any] | None:
-    """What dump noted besides the graph (user_info and options), or None. Builds plain data and arrays only."""
+    """Returns what dump noted besides the graph (user_info and options), or None. Builds plain data
+    and arrays only.
+    """
     from ..jit.metadata import read_metadata  # jit is imported after this package
 
     return read_metadata(model.metadata)
@@ -123,7 +125,7 @@ class GraphInference:
 
     @classmethod
     def _of(cls, model: _core.Model) -> GraphInference:
-        """For a model that was not read from a file."""
+        """Makes the information of a model that was not read from a file."""
         self = cls.__new__(cls)
         self._trusts_kernels = False
         self._compile(_core.ModelFile.of([model]), "", None, False)
@@ -167,7 +169,7 @@ class GraphInference:
         return {name: value.numpy() for name, value in self._file.states().items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Sets states, all or some.
+        """Sets all states, or some of them.
 
         Parameters
         ----------
@@ -290,7 +292,7 @@ class GraphInference:
 
 
 def _operators(vars: VarNode | Sequence[VarNode]) -> list[OpNode]:
-    """All that variables are made of, as it can run."""
+    """Returns the operators that compute variables, in an order in which they can run."""
     vars = as_list(vars)
     return vars[0]._network._oprs_of(vars)
 
@@ -461,7 +463,7 @@ def graph_traversal(
 def get_oprs_seq(
     outputs: VarNode | Sequence[VarNode], prune_reshape: bool = False, prune_immtensor: bool = True
 ) -> list[OpNode]:
-    """Finds the operators that variables are computed by.
+    """Finds the operators that compute variables.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import numpy as np
 from ..module import Module
 from ..tensor import Tensor
 
-__name__ = "megengine.module.external"  # what files call its layers
+__name__ = "megengine.module.external"  # files name the layers of this module so
 
 _Inputs = Tensor | Sequence[Tensor]
 

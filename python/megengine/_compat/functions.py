@@ -37,7 +37,8 @@ def get_scalar_two(dtype: Any = None, device: str | None = None) -> Tensor:
 def _assert_equal(
     expect: Tensor, actual: Tensor, *, maxerr: float = 0.0001, verbose: bool = False
 ) -> Tensor:
-    """``actual``, after a look at both: RuntimeError where they differ by more than ``maxerr`` of the larger, or of 1.
+    """Compares two tensors and returns ``actual``. RuntimeError if they differ by more than
+    ``maxerr`` of the larger, or of 1.
 
     verbose: log the largest difference in any case.
     """

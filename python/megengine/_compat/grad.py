@@ -40,7 +40,7 @@ class Grad:
             if self._tape.watches(tensor):  # another handle of one value
                 tensor._reset(tensor.detach())
             self._tape.watch(tensor)
-            as_it_is = Tensor(0.0)  # in-place writes behind this line do not change what is differentiated
+            as_it_is = Tensor(0.0)  # later in-place writes do not change what is differentiated
             as_it_is._hold(tensor)
             self._wanted.append((as_it_is, callback))
         return self

@@ -1,4 +1,6 @@
-"""What older programs ask of the interpreter: when errors are raised, waiting, scopes of profiles, the level of its log."""
+"""The interpreter that older programs call: when errors are raised, waiting, scopes of profiles,
+the level of its log.
+"""
 
 import enum
 import logging

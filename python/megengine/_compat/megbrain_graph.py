@@ -26,7 +26,7 @@ from ..tensor import Tensor
 from .network import Network, _networks
 from .network_node import OpNode, VarNode
 
-__name__ = "megengine.core.tensor.megbrain_graph"  # what its classes are called
+__name__ = "megengine.core.tensor.megbrain_graph"  # its classes are named by this path
 __all__ = [
     "AttrOutputNode", "CompGraphDumpResult", "CompGraphLoadResult", "Graph", "InputNode", "OpNode", "OutputNode", "TensorAttr",
     "ValueOutputNode", "VarNode", "dump_graph", "input_callback", "load_graph", "optimize_for_inference", "output_callback",
@@ -45,11 +45,12 @@ class Graph:
         self.network = Network() if network is None else network
         self._inputs: list[InputNode] = []
         self._outputs: list[OutputNode] = []
-        self.network.__dict__["_megbrain_graph"] = self  # so that a variable leads here
+        # a variable finds this object by its network
+        self.network.__dict__["_megbrain_graph"] = self
 
     @staticmethod
     def of(place: VarNode | Network | GraphEditor | Graph) -> Graph:
-        """The graph of a variable, of a network, or of what both have as their ``graph``."""
+        """Returns the graph of a variable, of a network, or of the ``graph`` of either."""
         if isinstance(place, Graph):
             return place
         editor = place if isinstance(place, GraphEditor) else place.graph
@@ -77,7 +78,9 @@ class Graph:
         return self
 
     def execute(self, *args: Any) -> Self:
-        """Runs: with the values of input nodes, after args for those that have none. RuntimeError for one without a value."""
+        """Runs the function with the values of input nodes. RuntimeError for an input without a
+        value.
+        """
         given = iter(args)
         values = []
         for var in self.network.input_vars:
@@ -96,14 +99,16 @@ class Graph:
         return self
 
     def wait(self) -> None:
-        """Until the results are there, which they are when `execute` returns."""
+        """Returns at once: the results are there when `execute` returns."""
 
     def __call__(self, *args: Any) -> Self:
         return self.execute(*args)
 
 
 class InputNode:
-    """An input whose value a program sets. shape, dtype: of the value; device: where it lies; args: what must run before it."""
+    """An input whose value a program sets. shape, dtype, device: those of the value. args: nodes
+    that must run before it.
+    """
 
     def __init__(
         self,
@@ -149,7 +154,7 @@ def input_callback(
 
 
 class OutputNode:
-    """What a variable is in the last run; args: what must run before it."""
+    """Holds the value of a variable in the last run. args: nodes that must run before it."""
 
     def __init__(self, var: VarNode, *args: VarNode) -> None:
         self.outputs = [var, *args]
@@ -200,7 +205,9 @@ class _Callback(OutputNode):
 
 
 def output_callback(callback: Callable[[Any], Any], var: VarNode, *args: VarNode) -> list[VarNode]:
-    """Calls ``callback(tensor)`` with what ``var`` is in each run; the variable, in a list."""
+    """Calls ``callback(tensor)`` with the value of ``var`` in each run. Returns the variable in a
+    list.
+    """
     return _Callback(callback, var, *args).outputs
 
 
@@ -214,7 +221,8 @@ def load_graph(fpath: str | os.PathLike[str] | IO[bytes]) -> CompGraphLoadResult
 def dump_graph(
     output_vars: Mapping[str, VarNode] | Sequence[VarNode], *, metadata: Any = None, **options: Any
 ) -> tuple[bytes, CompGraphDumpResult]:
-    """The bytes of a file with what the variables are made of, and the summary of `Network.dump`, whose options these are.
+    """Returns the bytes of a file that computes the variables, and the summary of `Network.dump`,
+    whose options it takes.
 
     A mapping names the outputs. metadata: goes into the file as user_info.
     """

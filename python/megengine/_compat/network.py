@@ -49,7 +49,7 @@ __all__ = [
     "NodeFilterType", "as_oprnode", "as_varnode", "set_symbolic_shape",
 ]  # fmt: skip
 
-__name__ = "megengine.utils.network"  # what its classes are called
+__name__ = "megengine.utils.network"  # its classes are named by this path
 
 _networks: weakref.WeakValueDictionary[int, Network] = weakref.WeakValueDictionary()
 _core._set_variables(lambda graph, number: _networks[graph]._var(number))
@@ -60,7 +60,7 @@ class _Editor(_core.GraphEditor):
 
     def compile(self, *outputs: Any) -> Graph:
         """Makes these variables runnable by hand, as ``core.tensor.megbrain_graph.Graph.compile`` does."""
-        from .megbrain_graph import Graph  # which needs networks
+        from .megbrain_graph import Graph  # this module needs networks
 
         return Graph.of(self).compile(*outputs)
 
@@ -120,7 +120,9 @@ class Network:
         return var.id
 
     def _ids_with_copies(self, vars: Sequence[VarNode]) -> list[int]:
-        """Numbers of variables; those of other networks are copied into this one, with all that they are made of."""
+        """Returns the numbers of variables; variables of other networks are copied here with the
+        operators that compute them.
+        """
         others: dict[Network, list[VarNode]] = {}
         for var in vars:
             if isinstance(var, VarNode) and var._network is not self:
@@ -716,7 +718,7 @@ class Network:
         return var.users
 
     def _oprs_of(self, vars: Iterable[VarNode]) -> list[OpNode]:
-        """The operators that variables are computed by, in an order in which they can run."""
+        """Returns the operators that compute variables, in an order in which they can run."""
         return [self._opr(number) for number in self.graph.order([self._id_of(var) for var in vars])]
 
     def get_dep_oprs(self, var: VarNode) -> list[OpNode]:

@@ -311,7 +311,7 @@ class NodeFilterName(NodeFilter):
     ) -> None:
         super().__init__(node_iter)
         self.pattern = self.make_re(pattern, ignorecase)
-        self._literal = pattern  # "ADD[0]" is a name, and as a pattern would not fit itself
+        self._literal = pattern  # the name "ADD[0]" as a pattern does not match itself
 
     @classmethod
     def make_re(cls, pattern: str | re.Pattern[str], ignorecase: bool = True) -> re.Pattern[str]:

@@ -30,7 +30,7 @@ __all__ = [
     "VarNode", "str_to_mge_class",
 ]  # fmt: skip
 
-__name__ = "megengine.utils.network_node"  # what its classes are called
+__name__ = "megengine.utils.network_node"  # its classes are named by this path
 
 shapes_are_variables = False  # see network.set_symbolic_shape
 
@@ -83,7 +83,7 @@ class VarNode(NetworkNode, Tensor):
 
     @property
     def name(self) -> str:
-        """What dump calls an input or an output."""
+        """The name of an input or output in dumps."""
         return self._network.graph.value_name(self.id)
 
     @name.setter
@@ -121,16 +121,20 @@ class VarNode(NetworkNode, Tensor):
         return self._tuple_shape
 
     def shapeof(self, axis: int | None = None) -> VarNode:
-        """The extent of an axis as a variable of shape (1,), or all extents; constants, for our shapes are known."""
+        """The extent of an axis as a variable of shape (1,), or all extents. They are constants, as
+        our shapes are known.
+        """
         extents = self._tuple_shape if axis is None else (self._tuple_shape[axis],)
         return self._network.make_const(np.array(extents, np.int32))
 
     def set_owner_opr(self, owner_opr: OpNode) -> None:
-        """ValueError unless that operator makes it: who makes a variable is said by the graph."""
+        """Raises ValueError unless that operator makes it: the graph tells which operator makes a
+        variable.
+        """
         type(self)(self, owner_opr=owner_opr)
 
     def numpy(self) -> np.ndarray:
-        """The value of what depends on constants only. RuntimeError for others."""
+        """The value of a variable that depends on constants only. RuntimeError for others."""
         return self._network.graph.constant_value(self.id).numpy()
 
     def item(self, *args: Any) -> Any:
@@ -139,7 +143,7 @@ class VarNode(NetworkNode, Tensor):
     def __bool__(self) -> bool:
         return False
 
-    # A variable has no number, and says so as Python does.
+    # A variable has no value as a number; asking for one raises Python's own error.
     __index__ = None  # type: ignore[assignment]  # taken back
     __int__ = None  # type: ignore[assignment]  # taken back
     __float__ = None  # type: ignore[assignment]  # taken back
@@ -231,7 +235,7 @@ class OpNode(NetworkNode):
 
     @property
     def id(self) -> int:
-        """Its number, which stays but for `compile`."""
+        """Its number, which only `compile` changes."""
         return self._number
 
     @property
@@ -285,7 +289,7 @@ class Elemwise(OpNode):
 
 
 class _Source(OpNode):
-    """What begins a network, with one result."""
+    """Base of the operators that begin a network, with one result."""
 
     shape = property(lambda self: self.outputs[0]._tuple_shape)
     dtype = property(lambda self: self.outputs[0].dtype)
@@ -298,7 +302,7 @@ class Host2DeviceCopy(_Source):
     type = "Host2DeviceCopy"
 
     def compile(self, graph: Network | None = None) -> VarNode | None:  # type: ignore[override]  # as published
-        """With another network: an input like this one in it."""
+        """Makes an input like this one in another network."""
         if graph is None:
             return None
         return graph.make_input_node(self.shape, self.dtype, self.name, self.device)
@@ -310,7 +314,7 @@ class ConstOpBase(_Source):
     type = "ConstOpBase"
 
     def compile(self, graph: Network | None = None) -> VarNode | None:  # type: ignore[override]  # as published
-        """With another network: a constant like this one in it."""
+        """Makes a constant like this one in another network."""
         if graph is None:
             return None
         return graph.make_const(self.numpy(), self.name, self.device)
@@ -319,7 +323,7 @@ class ConstOpBase(_Source):
         return self.outputs[0].numpy()
 
     def set_value(self, data: ArrayLike, device: str | None = None) -> None:
-        """Other data, which may have another shape if the readers can take it."""
+        """Sets other data, which may have another shape if the readers can take it."""
         value = data if isinstance(data, Tensor) else Tensor(data, device=device)
         self._network._edit("set_constant", self._number, value)
 
@@ -455,7 +459,7 @@ def flops_conv(opnode: OpNode, inputs: Sequence[Tensor], outputs: Sequence[Tenso
 def receptive_field(
     opnode: OpNode, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(extents of the window, its stride) of a convolution, in elements of its input."""
+    """Returns (extents of the window, its stride) of a convolution, in elements of its input."""
     spatial = inputs[0].ndim - 2
     kernel = inputs[1]._tuple_shape[-spatial:]
     stride, dilation = (tuple(opnode.params[name]) for name in ("stride", "dilation"))

@@ -42,12 +42,12 @@ def convert_inputs(*args: Any, device: Any = None) -> tuple[Tensor | None, ...]:
 
 
 def result_type(*args: Any) -> np.dtype:
-    """dtype that the operands have in common."""
+    """Returns the common dtype of the operands."""
     return _convert_inputs(*args)[0].dtype
 
 
 def dtype_promotion(operands: Sequence[Any]) -> np.dtype:
-    """dtype that these operands have in common."""
+    """Returns the common dtype of these operands."""
     return result_type(*operands)
 
 
@@ -57,7 +57,7 @@ def isscalar(x: Any) -> bool:
 
 
 def get_device(operands: Any) -> Any:
-    """Where the first tensor among ``operands`` is. TypeError where there is none."""
+    """Returns the device of the first tensor among ``operands``. TypeError if there is none."""
     for x in [operands] if isinstance(operands, Tensor) else operands:
         if isinstance(x, Tensor):
             return x.device
@@ -85,7 +85,9 @@ _SYMBOLS = {
 
 
 def _applied(dtype: str, device: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What a function of `subgraph_fn` builds with: ``f(op, *operands)`` and ``c(value, dtype, device)``."""
+    """The arguments that a function of `subgraph_fn` builds with: ``f(op, *operands)`` and
+    ``c(value, dtype, device)``.
+    """
     own_dtype, own_device = dtype, device
 
     def apply(op: Any, *operands: Any) -> Any:
@@ -102,7 +104,9 @@ def _applied(dtype: str, device: Any) -> tuple[Callable[..., Any], Callable[...,
 
 
 def subgraph(name: str, *args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Callable[[], OpDef]]:
-    """As `subgraph_fn`, for ``apply``: what is decorated becomes a function of nothing that gives the op."""
+    """Turns a builder into a function without arguments that returns its op for ``apply``; see
+    `subgraph_fn`.
+    """
     decorate = subgraph_fn(name, *args, **kwargs)
 
     def decorated(function: Callable[..., Any]) -> Callable[[], OpDef]:

@@ -68,7 +68,7 @@ class PersistentCacheOnServer(_PersistentCache):
         with open(self.get_cache_file(cache_dir) + ".lock", "a") as lock:
             try:
                 import fcntl
-            except ImportError:  # not a POSIX system: renames alone must do
+            except ImportError:  # not a POSIX system: renaming must suffice
                 yield
                 return
             fcntl.flock(lock, fcntl.LOCK_EX)

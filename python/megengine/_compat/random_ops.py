@@ -17,7 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 _numbers = itertools.count(1)
-_generators: dict[int, tuple[RNG, Device]] = {}  # by handle
+_generators: dict[int, tuple[RNG, Device]] = {}  # key: the handle
 
 
 def new_rng_handle(comp_node: Device | str, seed: int, /) -> int:
@@ -28,7 +28,7 @@ def new_rng_handle(comp_node: Device | str, seed: int, /) -> int:
 
 
 def delete_rng_handle(handle: int, /) -> None:
-    """Lets go of a generator; of a handle that names none nothing is said. TypeError for what is no number."""
+    """Frees a generator; an unknown handle is ignored. TypeError unless it is a number."""
     if not isinstance(handle, int):
         raise TypeError(f"delete_rng_handle: {handle!r} is not the number that new_rng_handle gave")
     _generators.pop(handle, None)

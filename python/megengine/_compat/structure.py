@@ -7,7 +7,8 @@ from ..module import qat
 
 
 def _access_structure(obj: Any, key: str, callback: Callable[[Any, str, Any], Any] | None = None) -> Any:
-    """What stands at ``key`` in ``obj``, such as "layers.0.weight"; or what ``callback(holder, last step, it)`` gives.
+    """Returns the object at ``key`` in ``obj``, such as "layers.0.weight"; or the result of
+    ``callback(holder, last step, object)``.
 
     AttributeError, IndexError or KeyError for a step that leads nowhere.
     """

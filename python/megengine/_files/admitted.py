@@ -32,7 +32,8 @@ _BUILTINS = (
     "max", "min", "pow", "range", "reversed", "round", "slice", "sorted", "sum", "tuple", "zip",
 )  # fmt: skip
 _TYPES = (str, bytes, set, frozenset, object, type(None), type(...), collections.OrderedDict)
-_NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}  # these reach beyond what they are given
+# these act on more than their arguments
+_NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}
 # Packages whose public functions compute. Their registries and the loaders of foreign engines do not.
 _FUNCTIONS = ("functional", "functional.fft", "functional.linalg", "functional.loss", "functional.math",
               "functional.metric", "functional.nn", "functional.quantized", "functional.tensor",
@@ -45,16 +46,17 @@ _CLASSES = ("module", "module.qat", "module.quantized", "quantization", "quantiz
             "quantization.observer", "quantization.utils", "traced_module.fake_quant", "core.ops.builtin",
             "tensor", "core.tensor.quantized", "core.tensor.dtype", "fx.passes.shape_prop", "fx.torchlike.layers",
             "fx.torchlike.recurrent", "utils.mkldnn")  # fmt: skip
-# What the faces of graphs make themselves -> where it is defined.
+# Steps that fx and traced_module make themselves -> the modules that define them.
 _OF_GRAPHS = {
     "megengine.fx.GraphModule": "fx.graph_module",
     "megengine.fx.check_concrete_arg": "fx.tracer",
     "megengine.traced_module.TracedModule": "traced_module.traced_module",
 }
 
-# By the program, through the functions that the package has for it.
+# Registered by the program, through the package's functions for this.
 registered: dict[str, Any] = {}
-registered_globals: list[tuple[dict[str, Any], str]] = []  # (namespace, name): what it holds when it is looked up
+# (namespace, name), looked up when it is needed
+registered_globals: list[tuple[dict[str, Any], str]] = []
 
 
 def register(thing: Any) -> None:
@@ -64,7 +66,9 @@ def register(thing: Any) -> None:
 
 
 def own_name(thing: Any) -> str:
-    """ "module.name" as its definition has it. ValueError for what no module holds under a name."""
+    """ Returns "module.name" of the definition. ValueError for an object that no module holds under
+    a name.
+    """
     name = f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', None)}"
     if "<" in name or "None" in name.split(".") or isinstance(thing, types.MethodType):
         raise ValueError(f"{thing!r} cannot be saved: it is not at the top of a module")
@@ -72,9 +76,10 @@ def own_name(thing: Any) -> str:
 
 
 def _public(package: str) -> Iterator[tuple[str, Any]]:
-    """(name, thing) of what a package of ours offers."""
+    """Iterates over (name, thing) of all that a package of ours offers."""
     module = importlib.import_module(f"megengine.{package}")
-    for name in dict.fromkeys([*vars(module), *dir(module)]):  # with those that are loaded when they are asked for
+    # dir() includes names that are loaded when asked for
+    for name in dict.fromkeys([*vars(module), *dir(module)]):
         if not name.startswith("_"):
             yield f"megengine.{package}.{name}", getattr(module, name)
 
@@ -102,7 +107,7 @@ def _known() -> dict[str, Any]:
     known |= {own_name(kind): kind for kind in _TYPES}
     for kind in np.sctypeDict.values():
         known[f"numpy.{kind.__name__}"] = kind
-    # Helpers of theirs that are steps of graphs, too (`fx.wrap`), whatever they are called.
+    # Their helpers that are steps of graphs, too (`fx.wrap`), even with private names.
     known |= {name: thing for name, thing in registered.items() if name.startswith(_DEFINED_IN)}
     known["functools.partial"] = functools.partial
     for name, home in _OF_GRAPHS.items():
@@ -114,7 +119,7 @@ def _known() -> dict[str, Any]:
 
 @functools.cache
 def _by_definition() -> dict[str, Any]:
-    """Where things are defined -> things: pickles have these names."""
+    """Maps the place where a thing is defined, which is its name in pickles, to the thing."""
     found = {}
     for thing in _known().values():
         with contextlib.suppress(ValueError):
@@ -131,12 +136,14 @@ def _names() -> dict[Any, str]:
 
 
 def name_of(thing: Any) -> str:
-    """What a file calls a function or class. ValueError for one without a name at the top of a module."""
+    """Returns the name of a function or class in files. ValueError for one without a name at the
+    top of a module.
+    """
     return _names().get(thing) or own_name(thing)
 
 
 class Admission:
-    """What one reading may build: the table, and what the caller trusts."""
+    """The classes and functions that one reading may use: the table, and what the caller trusts."""
 
     def __init__(self, trusted: Trusted = ()) -> None:
         if isinstance(trusted, Mapping):
@@ -146,19 +153,21 @@ class Admission:
         self._checks: list[Callable[[], object]] = []
 
     def trusted(self, name: str) -> Any:
-        """What the caller trusts under that name, or None."""
+        """Returns the object that the caller trusts under that name, or None."""
         return self._trusted.get(name)
 
     def by_definition(self, module: str, name: str) -> Any:
-        """What is admitted and defined there, or None."""
+        """Returns the admitted object that is defined there, or None."""
         return _by_definition().get(f"{module}.{name}") or self.find(f"{module}.{name}")
 
     def check_at_end(self, check: Callable[[], object]) -> None:
-        """Call ``check`` when all of the file is read: a graph is checked with the modules that it reads from."""
+        """Calls ``check`` when the whole file is read, because a graph is checked with the modules
+        that it reads from.
+        """
         self._checks.append(check)
 
     def check_graphs(self) -> None:
-        """Run the checks that `check_at_end` was given."""
+        """Runs the checks that `check_at_end` has taken."""
         for check in self._checks:
             check()
 
@@ -208,7 +217,9 @@ _admission: ContextVar[Admission | None] = ContextVar("admission", default=None)
 
 @contextlib.contextmanager
 def reading(admission: Admission) -> Iterator[Admission]:
-    """While a pickle is read by names that are admitted: `active` gives the admission to what restores objects."""
+    """Marks a block that reads a pickle: functions that restore objects get the admission from
+    `active`.
+    """
     outside = _admission.set(admission)
     try:
         yield admission

@@ -16,11 +16,13 @@ import numpy as np
 from .. import _core
 from ..tensor import Tensor
 
-_AT_ONCE = 1 << 18  # elements that are converted together: what beside the result takes memory
+_AT_ONCE = 1 << 18  # elements converted at once, which bounds the memory beside the result
 
 
 class BlockFormat(NamedTuple):
-    """elements: of a block. record: its bytes. values: float32 (blocks, elements) of records."""
+    """elements: the number of elements of a block. record: its bytes. values: turns records into
+    float32 (blocks, elements).
+    """
 
     elements: int
     record: np.dtype
@@ -124,7 +126,7 @@ class QuantizedBlocks:
         values = np.empty(self.shape, np.float32)
         rows, records = values.reshape(-1, self.group), self.blocks.reshape(-1)
         step, of_records = _AT_ONCE // self.group, FORMATS[self.format].values
-        with np.errstate(all="ignore"):  # a scale that is no number gives what it gives
+        with np.errstate(all="ignore"):  # a scale that is NaN may give any result
             for begin in range(0, len(records), step):
                 rows[begin : begin + step] = of_records(records[begin : begin + step])
         return values
@@ -167,7 +169,7 @@ def _nibbles(packed: np.ndarray) -> np.ndarray:
 
 
 def _fifth_bits(records: np.ndarray) -> np.ndarray:
-    """16 where an element's bit of qh is set."""
+    """Returns 16 for each element whose bit in qh is set, else 0."""
     return np.unpackbits(records["qh"], axis=-1, bitorder="little") << 4
 
 

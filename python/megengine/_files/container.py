@@ -25,8 +25,8 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     from .mapped import MappedFile
 
-HEADER_BYTES = 64 << 20  # of one file, at most
-VALUES = 1 << 21  # in the JSON of one file, at most: each takes up to about 100 bytes when it is read
+HEADER_BYTES = 64 << 20  # the largest header of a file
+VALUES = 1 << 21  # the most values in the JSON of a file; reading one takes up to 100 bytes
 _DIMENSIONS = 32
 
 _DTYPES = {
@@ -110,7 +110,7 @@ def write(
 
 
 def _values_in(text: str) -> int:
-    """No fewer values than reading ``text`` as JSON makes: one for each separator."""
+    """Returns a bound of the values that reading ``text`` as JSON makes: one for each separator."""
     return sum(map(text.count, ",:[{"))
 
 
@@ -141,12 +141,12 @@ def parse(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_no_twice, parse_constant=_no_constant)
     except RecursionError:
         raise Damaged("its header is nested too deeply") from None
-    except ValueError as error:  # also numbers of too many digits
+    except ValueError as error:  # also raised for numbers of too many digits
         raise Damaged(f"its header is not JSON: {error}") from None
 
 
 def is_count(value: Any) -> bool:
-    """Whether ``value`` is an int, no bool, from 0 to what an address can be."""
+    """Whether ``value`` is an int, not a bool, from 0 to the largest address."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
@@ -157,7 +157,7 @@ def not_held(name: str, dtype: Any) -> Damaged:
 
 
 class Entry:
-    """Where one tensor lies, from the first byte of the data.
+    """The place of one tensor, counted from the first byte of the data.
 
     ``format`` is the file's word for its dtype.
     """
@@ -189,7 +189,7 @@ class Stored:
 
     entries: Mapping[str, Any]
     metadata: Mapping[str, Any]
-    _data: int  # the place in the file that entries count from
+    _data: int  # the place in the file where the data begins
 
     def __init__(self, file: IO[bytes], mapped: MappedFile | None) -> None:
         self._file, self.mapped = file, mapped

@@ -1,4 +1,6 @@
-"""Files that appear whole or not at all, and the folder for what can be fetched or made again."""
+"""Files that appear whole or not at all, and the cache folder, whose files can be fetched or made
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,18 @@ def cache_dir(*parts: str) -> str:
 
 @contextlib.contextmanager
 def one_process_at_a_time(name: str) -> Iterator[None]:
-    """Only one process of the user on this machine runs a block of this name at a time; others wait."""
+    """Lets one process of the user on this machine run a block of this name at a time; others wait.
+    """
     path = cache_dir("locks", name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed, or the process ends
+        fcntl.flock(file, fcntl.LOCK_EX)  # held until it is closed, or the process ends
         yield
 
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Writing and closing fail without a name, as on a full disk; the error that leaves the block has that of the file."""
+    """Gives errors of writing and closing, such as that of a full disk, the name of the file."""
     try:
         yield
     except OSError as error:
@@ -43,7 +46,9 @@ def naming(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A path to write to, which takes the place of ``path``, with its mode, when the block ends without an error; else it is removed."""
+    """Gives a path to write to. It replaces ``path``, with its mode, if the block ends without an
+    error; else it is removed.
+    """
     target = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(target)):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to write into", os.path.dirname(target))
@@ -61,7 +66,9 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def written_whole(f: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
-    """A file to write to. A path gets its new content at once, by `replaced`; a device or a pipe is written as it is."""
+    """Gives a file to write to. A path gets its new content at once, by `replaced`; a device or a
+    pipe is written directly.
+    """
     if not isinstance(f, (str, os.PathLike)):
         yield f
         return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
-_DIMENSIONS, _DEPTH = 8, 4  # axes of a tensor; lists in lists of metadata
+_DIMENSIONS, _DEPTH = 8, 4  # the most axes of a tensor, and the deepest nesting of lists
 _ALIGNMENT_KEY = "general.alignment"
 
 # Numbers of kinds of metadata: numbers by struct's letters, and the others.
@@ -36,7 +36,7 @@ _BOOL, _TEXT, _LIST = 7, 8, 9
 _FORMS = {code: struct.Struct("<" + code) for code in _NUMBERS.values()}
 _PIECE_BYTES = 1 << 18
 
-# Numbers of formats of tensors: of plain ones, of those in blocks, and of those that are not read.
+# Numbers of formats of tensors: plain ones, those in blocks, and those that are not read.
 _PLAIN: dict[int, tuple[str, Any]] = {
     0: ("F32", "float32"),
     1: ("F16", "float16"),
@@ -58,7 +58,9 @@ _NOT_READ = {
 
 
 class Place(NamedTuple):
-    """Where one tensor lies, from the first byte of the data. dtype: None of one in blocks."""
+    """The place of one tensor, counted from the first byte of the data. dtype: None for a tensor in
+    blocks.
+    """
 
     format: str
     dtype: np.dtype | None
@@ -109,7 +111,7 @@ class GGUF(Stored):
 
 
 def _place(name: str, header: _Header, alignment: int) -> Place:
-    """The entry of a tensor, which the header comes to next."""
+    """Reads the next entry of the header, that of a tensor."""
     axes = header.number("I")
     if axes > _DIMENSIONS:
         raise Damaged(f"{name!r} has {axes} axes; {_DIMENSIONS} are the limit")
@@ -146,7 +148,7 @@ class _Header:
 
     @property
     def place(self) -> int:
-        """How many bytes have been taken."""
+        """The number of bytes that have been read."""
         return self._piece_begin + self._at
 
     def counts(self) -> tuple[int, int]:
@@ -167,7 +169,7 @@ class _Header:
         return form.unpack(self._take(form.size, "a number"))[0]
 
     def text(self) -> str:
-        """A text, behind its length."""
+        """Reads a text and its length before it."""
         content = self._take(self.number("Q"), "a text")
         try:
             return content.decode()

@@ -1,4 +1,4 @@
-"""The calls of graphs in files: records, and what they may do, which is to compute with values, and nothing else.
+"""The calls of graphs in files, as records. They may compute with values, and do nothing else.
 
 Functions are those of `admitted`. Methods and attributes of values are named by the file, so they are checked here:
 public ones of tensors, containers and results, operators; none that leads from a value to Python's insides or to
@@ -44,7 +44,7 @@ _PATH_STEPS = 64
 
 @contextmanager
 def _one_graph(values: ValueWriter | ValueReader) -> Iterator[None]:
-    """Inside, the nodes of one graph are written or read: they count from 0."""
+    """Begins a graph: inside the block its nodes are numbered from 0."""
     outer, values.nodes = values.nodes, type(values.nodes)()
     try:
         yield
@@ -53,7 +53,7 @@ def _one_graph(values: ValueWriter | ValueReader) -> Iterator[None]:
 
 
 def write_graph(graph: Graph, writer: ValueWriter) -> list[dict[str, Any]]:
-    """A record for each call. Damaged for what `read_graph` refuses."""
+    """Returns a record for each call. Damaged for a graph that `read_graph` refuses."""
     written = []
     with _one_graph(writer):
         for call in graph:
@@ -80,7 +80,9 @@ def read_graph(data: Any, reader: ValueReader, function: Callable[[str], Any], k
 
 
 def check_call(call: Call) -> None:
-    """Damaged unless the call only computes; the same when it is written and when it is read."""
+    """Raises Damaged unless the call only computes; the same when it is written and when it is
+    read.
+    """
     for value in call.outputs:
         if not is_name(value.name):
             raise Damaged(f"{value.name!r} cannot be the name of a node")
@@ -103,7 +105,7 @@ def check_when_read(graph: Graph) -> None:
 
 
 def check_method(name: Any, what: str) -> None:
-    """Damaged unless a graph may read or call the attribute ``name`` of any value."""
+    """Raises Damaged unless a graph may read or call the attribute ``name`` of any value."""
     if isinstance(name, str) and (name in _OPERATORS or name == "_reset" or _is_harmless(name)):
         return
     raise Damaged(f"{what} asks a value for {name!r}, which graphs in files do not")
@@ -116,7 +118,9 @@ def _is_harmless(name: str) -> bool:
 
 
 def check_function(call: Call, function: Any, what: str) -> None:
-    """Damaged for ``getattr`` of something that `check_method` refuses, or that is not known."""
+    """Raises Damaged for ``getattr`` of something that `check_method` refuses, or that is not
+    known.
+    """
     if function is getattr:
         if len(call.args) not in (2, 3) or call.kwargs:
             raise Damaged(f"{what} calls getattr with {len(call.args)} arguments")
@@ -124,7 +128,9 @@ def check_function(call: Call, function: Any, what: str) -> None:
 
 
 def at_path(root: Any, path: str, what: str) -> Any:
-    """What a dotted path leads to through attributes, lists and dicts of data. Damaged when it leads nowhere."""
+    """Returns the object at a dotted path through attributes, lists and dicts of data. Damaged if
+    there is none.
+    """
     steps = path.split(".") if isinstance(path, str) else []
     if not 0 < len(steps) <= _PATH_STEPS:
         raise Damaged(f"{what} has no path of an attribute")

@@ -1,4 +1,6 @@
-"""Kinds of files, by how they begin: what a file is that a reader was not made for, and what reads it."""
+"""Kinds of files by their first bytes, to tell what an unsuitable file is and which function reads
+it.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def holds_tensors(begin: bytes) -> bool:
 
 
 def kind_of(begin: bytes) -> tuple[str, str] | None:
-    """Returns what a file is that begins so, and what to do with it; None for a kind that is not known."""
+    """Returns the kind of a file with these first bytes, and what to do with it; None for a kind
+    that is not known.
+    """
     if re.match(_PICKLE, begin) and not re.match(_OLD_TORCH, begin):
         return PICKLE
     return next(((what, fix) for pattern, what, fix in _KINDS if re.match(pattern, begin, re.DOTALL)), None)

@@ -1,4 +1,4 @@
-"""Where the tensors of a file go, while it is read."""
+"""Chooses the devices on which the tensors of a file are placed while it is read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ..tensor import Tensor
 
 MapLocation = str | Mapping[str, str] | Callable[[str], str] | None
 
-_locations: ContextVar[tuple[MapLocation, ...]] = ContextVar("map_location", default=())  # those in force, innermost last
+# mappings in force, innermost last
+_locations: ContextVar[tuple[MapLocation, ...]] = ContextVar("map_location", default=())
 
 
 class dmap:
     """Context manager: tensors that this thread unpickles inside go where ``map_location`` says."""
 
-    _entered = 0  # how many, over all threads
+    _entered = 0  # number of mappings in all threads
     _lock = threading.Lock()
 
     def __init__(self, map_location: MapLocation) -> None:

@@ -33,9 +33,10 @@ class MappedFile:
         self._bytes = np.frombuffer(self._map, np.uint8)
 
     def part(self, begin: int, end: int) -> np.ndarray:
-        """The bytes of a part, which are not read now.
+        """Returns the bytes of a part without reading them.
 
-        The length of the file is asked for: reading pages that it has lost would end the process.
+        It checks the file's length first: reading pages that the file no longer has would end the
+        process.
         """
         length = min(self._map.size(), len(self._bytes))
         if length < end:

@@ -1,4 +1,5 @@
-"""A tree of modules as a file: one flat list, in which modules, like tensors, stand once and refer by place.
+"""A tree of modules as a file: one flat list that holds each module and tensor once; they refer to
+each other by place.
 
 Tensors are named as in the state dict. What a class of modules keeps besides plain attributes, such as a graph,
 its `Form` writes and reads.
@@ -37,7 +38,7 @@ from .values import (
 )
 
 SCHEMA = 1
-KEY = "megengine.model"  # of the text in the container
+KEY = "megengine.model"  # the key of the text in the container
 _DEFAULTS = {"name": None, "training": True, "quantize_disabled": False, "_short_name": None}
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 _CLASSES: dict[str, type] = {
@@ -46,7 +47,8 @@ _CLASSES: dict[str, type] = {
 
 
 class Form(NamedTuple):
-    """What a class of modules has besides attributes. ``hidden`` are attributes that are not written as such.
+    """The parts of a class of modules in files besides attributes. ``hidden`` are attributes that
+    are not written.
 
     write(module, writer) gives JSON, of which read(module, JSON, reader) makes the rest of ``module``, whose attributes,
     and those of all other modules, are there already. finish(module, version) is called when all are whole.
@@ -89,12 +91,12 @@ class _Writer:
         self._taken = set(self._names.values())
         self._tensors: dict[str, Any] = {}
         self._arrays: dict[str, np.ndarray] = {}
-        self._kept: list[Any] = []  # ids stay those of these objects
+        self._kept: list[Any] = []  # kept alive, so that their ids stay valid
         self._place(root)
 
     def result(self) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         records = []
-        for module in self._modules:  # which grows
+        for module in self._modules:  # the list grows meanwhile
             records.append(self._record(module))
         model = {
             "schema": SCHEMA,
@@ -174,7 +176,7 @@ def _of(what: str) -> Iterator[None]:
 
 # -- reading -------------------------------------------------------------------------------------
 
-# What checked data may still raise, such as a device that does not exist or a damaged graph.
+# Errors that checked data may still raise, such as a device that does not exist or a damaged graph.
 _WRONG = (
     Damaged, ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, OverflowError, RuntimeError,
     SyntaxError, MemoryError,
@@ -208,9 +210,8 @@ def read(container: Container, kind: type[Module], trusted: Trusted) -> Any:
 
 @contextlib.contextmanager
 def explained(name: str, begin: bytes = b"") -> Iterator[None]:
-    """Errors of reading a file become a ModelFileError that names it.
-
-    ``begin`` are the file's first bytes, by which the error says what it is instead of a model.
+    """Turns errors of reading a file into a ModelFileError that names it. ``begin``: the file's
+    first bytes, which tell what it is instead of a model.
     """
     try:
         yield

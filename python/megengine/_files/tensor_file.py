@@ -27,8 +27,8 @@ from .mapped import MappedFile, mapped_tensor
 SUFFIX, INDEX_SUFFIX = ".safetensors", ".safetensors.index.json"
 _INDEX = f"model{INDEX_SUFFIX}"
 _NOT_OF_TENSORS = ("U32", "U64")  # dtypes that arrays in model files may have
-_AXES = 8  # of a tensor, at most
-_Parts = dict[str, tuple[Stored, str]]  # by tensor: the file that has it, and that file's name
+_AXES = 8  # the most axes of a tensor
+_Parts = dict[str, tuple[Stored, str]]  # tensor's name -> its file, and the file's name
 
 
 class TensorFile(Mapping[str, Tensor | QuantizedBlocks]):
@@ -129,7 +129,8 @@ def _check(name: str, entry: Any) -> None:
         raise container.not_held(name, entry.format)
     if len(entry.shape) > _AXES:
         raise Damaged(f"{name!r} has {len(entry.shape)} axes; a tensor has {_AXES} at most")
-    if math.prod(max(1, extent) for extent in entry.shape) >= 1 << 62:  # also of an empty one
+    # closes the file of an empty one, too
+    if math.prod(max(1, extent) for extent in entry.shape) >= 1 << 62:
         raise Damaged(f"{name!r} has the shape {list(entry.shape)}, which no tensor can have")
 
 
@@ -137,7 +138,7 @@ def _check(name: str, entry: Any) -> None:
 
 
 def in_folder(path: str) -> str:
-    """Where the tensors of a folder are found: its index, or its only safetensors file.
+    """Returns the file that lists the tensors of a folder: its index, or its only safetensors file.
 
     A path that is no folder is returned as it is.
     """

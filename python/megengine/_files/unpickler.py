@@ -1,4 +1,5 @@
-"""Pickles that are read as data: containers, numbers, arrays, tensors, models of this package, what is trusted.
+"""Reads pickles as data: containers, numbers, arrays, tensors, models of this package, and trusted
+classes.
 
 What a pickle may name, call and change is listed here; everything else is refused. Functions of megengine may be
 named, for graphs hold them, but are not called. So may classes of the program itself, if it has imported them: their
@@ -50,7 +51,7 @@ _PLAIN: dict[str, frozenset[str]] = {
     "ml_dtypes._ml_dtypes_ext": frozenset({"bfloat16", "int2", "uint2", "int4", "uint4"}),
 }
 _PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-# What pickles of plain data call. Types of NumPy are named by dtypes and never called: np.void(10**12) is a size.
+# Functions that pickles of plain data call. Dtypes name types of NumPy, which are never called: np.void(10**12) is a size.
 _CALLED = frozenset(
     {("builtins", name) for name in ("complex", "dict", "frozenset", "object", "set", "slice")}
     | {("collections", name) for name in ("Counter", "OrderedDict", "defaultdict", "deque")}
@@ -79,7 +80,7 @@ def read(file: IO[bytes], admission: admitted.Admission, **options: Any) -> Any:
         return found
 
 
-# What unpickling random bytes may raise.
+# Errors that unpickling random bytes may raise.
 DAMAGE = (
     EOFError, pickle.UnpicklingError, ValueError, KeyError, IndexError, AttributeError, TypeError, ImportError, OverflowError, MemoryError,
     AssertionError, RecursionError, struct.error, Damaged,
@@ -88,7 +89,7 @@ DAMAGE = (
 
 @contextmanager
 def explained(name: str, damage: tuple[type[Exception], ...] = DAMAGE) -> Iterator[None]:
-    """Errors of reading a pickle become a RuntimeError that names it."""
+    """Turns errors of reading a pickle into a RuntimeError that names it."""
     try:
         yield
     except (RefusedClassError, ModelFileError) as error:
@@ -107,7 +108,8 @@ def load(file: IO[bytes], name: str, trusted: admitted.Trusted = ()) -> Any:
 
 
 _Base: Any = pickle._Unpickler  # type checkers know neither its stack nor its load_* methods
-_DEEPEST = 1000  # tuples in tuples; a pickler with Python's limit of recursion writes fewer
+# the deepest nesting of tuples; a pickler with Python's limit of recursion writes less
+_DEEPEST = 1000
 
 
 def _noting_depth(load: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -119,15 +121,18 @@ def _noting_depth(load: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 class _Unpickler(_Base):  # type: ignore[misc]  # as said above
-    """The standard library's unpickler in Python: the one in C cannot be told what BUILD and REDUCE may do."""
+    """The standard library's unpickler written in Python: the one in C does not let us restrict
+    BUILD and REDUCE.
+    """
 
     dispatch: dict[int, Callable[[Any], None]] = dict(_Base.dispatch)
 
     def __init__(self, file: IO[bytes], admission: admitted.Admission, **options: Any) -> None:
         super().__init__(file, **options)
         self._admission = admission
-        self._callable: set[int] = set()  # ids of what was found and may be called
-        self._nested: dict[int, tuple[int, Any]] = {}  # what holds tuples, kept alive for its id: how deep, itself
+        self._callable: set[int] = set()  # ids of found objects that may be called
+        # id of a container of tuples -> its depth, and itself to keep it alive
+        self._nested: dict[int, tuple[int, Any]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         found, may_be_called = self._find(_PYTHON2_MODULES.get(module, module), name)
@@ -165,14 +170,16 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
         raise pickle.UnpicklingError("persistent ids are not used by save()")
 
     def _check_call(self, called: Any, args: Any) -> None:
-        """Models are built without calling their constructors, which could allocate any amount."""
+        """Refuses calls of constructors of models, which could allocate any amount of memory."""
         if id(called) not in self._callable and not _is_member_by_name(called, args):
             raise pickle.UnpicklingError(f"a call of {getattr(called, '__qualname__', type(called).__name__)}")
         if any(isinstance(arg, range) for arg in args):  # list(range(10**12)) must not fill the memory
             raise pickle.UnpicklingError("a range is to be expanded")
 
     def load_build(self) -> None:
-        """State is set on objects that the file made; elsewhere it would change the running program."""
+        """Sets the state of an object that the file made; for any other object this would change
+        the running program.
+        """
         target = self.stack[-2]
         if isinstance(target, (type, enum.Enum, functools.partial)) or hasattr(target, "__code__") or (
             callable(target) and id(target) in self._callable
@@ -206,7 +213,9 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
         return 1 + max((self._nested[id(part)][0] if id(part) in self._nested else type(part) is tuple for part in parts), default=0)
 
     def _note_depth(self, depth: int) -> None:
-        """The hash of a tuple descends on C's stack, whose end is the process's."""
+        """Notes how deep tuples are nested: hashing one recurses on C's stack, whose overflow ends
+        the process.
+        """
         if depth > _DEEPEST:
             raise pickle.UnpicklingError(f"tuples nest more than {_DEEPEST} deep")
         if depth > 1:
@@ -260,7 +269,8 @@ def _numpy_type(module: str, name: str) -> Any:
 
 @functools.cache
 def _our_modules() -> frozenset[str]:
-    """No other name is imported: that would look for it on the disk."""
+    """Returns the names of our modules; no other name is imported, as that would search the disk.
+    """
     from pathlib import Path  # slow to import
 
     root = Path(__file__).parents[1]
@@ -279,7 +289,9 @@ def _our_class(module: str, name: str) -> Any:
 
 @functools.cache
 def _distributed() -> frozenset[str]:
-    """The top modules of all installed distributions, wherever they lie: for this user, in a zip file, editable."""
+    """Returns the top modules of all installed distributions: those of this user, in zip files, and
+    editable ones too.
+    """
     from importlib.metadata import packages_distributions  # slow to import
 
     return frozenset(packages_distributions())
@@ -290,7 +302,9 @@ def _is_of_a_library(module: str, file: str) -> bool:
 
 
 def _class_of_the_program(module: str, name: str) -> type | None:
-    """A class that ``__main__`` or an imported module of the program defines; of libraries there are too many to be harmless."""
+    """Returns a class that ``__main__`` or an imported module of the program defines. Classes of
+    libraries are refused: not all are harmless.
+    """
     holder: Any = sys.modules.get(module)
     if module != "__main__":
         file = getattr(holder, "__file__", None)
@@ -303,7 +317,9 @@ def _class_of_the_program(module: str, name: str) -> type | None:
 
 
 def _is_member_by_name(called: Any, args: Any) -> bool:
-    """How some Pythons spell a member of an enum: ``getattr(Colour, "RED")``."""
+    """Whether a call is the spelling of an enum's member that some Pythons write: ``getattr(Colour,
+    "RED")``.
+    """
     if called is not getattr or type(args) is not tuple or len(args) != 2:
         return False
     kind, name = args
@@ -311,12 +327,13 @@ def _is_member_by_name(called: Any, args: Any) -> bool:
 
 
 def _is_called_by_pickles(found: type) -> bool:
-    """Is it a class of ours that pickles call: a tensor, an enum, a small value?"""
+    """Whether it is a class of ours that pickles call: a tensor, an enum, a small value."""
     return issubclass(found, (Tensor, enum.Enum, FrozenDict, FrozenList, Device))
 
 
 def _check_new(kind: Any, args: Any) -> None:
-    """Nothing is made of a size that the file merely names: np.void(10**12), np.ndarray((10**12,))."""
+    """Refuses objects of a size that the file merely names: np.void(10**12), np.ndarray((10**12,)).
+    """
     if isinstance(kind, type) and issubclass(kind, (np.ndarray, np.generic, np.dtype)):
         raise pickle.UnpicklingError(f"a {kind.__name__} made by __new__")
     if any(isinstance(arg, range) for arg in args) or isinstance(kind, type) and issubclass(kind, bytes) and any(type(arg) is int for arg in args):
@@ -324,7 +341,9 @@ def _check_new(kind: Any, args: Any) -> None:
 
 
 def _check_array(state: Any) -> None:
-    """NumPy takes as many objects from the list as the shape says, also behind its end."""
+    """Checks the length of a list of objects: NumPy takes as many as the shape says, even behind
+    its end.
+    """
     shape, dtype, _, content = state[-4:] if isinstance(state, tuple) and len(state) in (4, 5) else (None,) * 4
     sound = isinstance(shape, tuple) and all(type(edge) is int and edge >= 0 for edge in shape) and isinstance(dtype, np.dtype)
     if not sound or dtype.hasobject and not (type(content) is list and len(content) == math.prod(shape)):
@@ -332,7 +351,9 @@ def _check_array(state: Any) -> None:
 
 
 def _check_dtype(dtype: np.dtype, state: Any) -> None:
-    """NumPy believes the state of a dtype: sizes and places that lie would read and write beyond arrays."""
+    """Checks the state of a dtype, which NumPy trusts: wrong sizes and offsets would read and write
+    beyond arrays.
+    """
     if not isinstance(state, tuple) or len(state) not in (8, 9):
         raise pickle.UnpicklingError("a dtype without its state")
     version, order, inner, names, fields, size, alignment, flags = state[:8]
@@ -347,14 +368,14 @@ def _check_dtype(dtype: np.dtype, state: Any) -> None:
     )
     if names is None:
         sound = sound and fields is None and flags == dtype.flags
-    else:  # of its flags, 1, 2 and 4 are those of objects
+    else:  # flags 1, 2 and 4 mark dtypes with objects
         sound = sound and dtype.kind == "V" and not flags & 7 and _are_fields(names, fields, size)
     if not sound:
         raise pickle.UnpicklingError(f"a dtype that {dtype} is not")
 
 
 def _is_metadata(dtype: np.dtype, rest: tuple[Any, ...]) -> bool:
-    """What follows in the state: of dates their unit, else perhaps a dict."""
+    """Whether the rest of a dtype's state is valid: the unit of a date, else None or a dict."""
     if dtype.kind not in "mM":
         return not rest or type(rest[0]) in (dict, type(None))
     if not rest or type(rest[0]) is not tuple or len(rest[0]) != 2 or type(rest[0][1]) is not tuple:
@@ -389,14 +410,14 @@ def _are_fields(names: Any, fields: Any, size: int) -> bool:
 
 
 def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
-    """How protocol 2 spells bytes; the only codec it uses."""
+    """Encodes text as bytes, which is how protocol 2 writes bytes; it uses no other codec."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"codec {encoding!r} in a pickle of bytes")
     return text.encode("latin1")
 
 
 def _short_range(*args: int) -> range:
-    """A range that fits into memory when somebody makes a list of it."""
+    """Returns a range whose list would fit into memory."""
     result = range(*args)
     if len(result) > 1 << 24:
         raise pickle.UnpicklingError(f"a range of {len(result)} numbers")
@@ -404,14 +425,16 @@ def _short_range(*args: int) -> range:
 
 
 def _type_of_constant(value: Any) -> type:
-    """How NoneType and the type of ... are spelled; the only use of `type`."""
+    """Returns NoneType or the type of Ellipsis, which pickles write as calls of `type`; they call
+    it for nothing else.
+    """
     if value is not None and value is not ...:
         raise pickle.UnpicklingError("the type of a value")
     return type(value)
 
 
 def _content(kind: type, *args: Any) -> Any:
-    """bytes or bytearray of some content; not of a mere length."""
+    """Returns bytes or bytearray of given content; a mere length is refused."""
     if args and not isinstance(args[0], (bytes, bytearray, str)):
         raise pickle.UnpicklingError(f"{kind.__name__} of no text")
     return kind(*args)
@@ -433,7 +456,9 @@ def _empty_array(cls: type, shape: Any, kind: Any) -> Any:
 
 
 def _dtype(spec: Any, align: Any = False, copy: Any = False) -> np.dtype:
-    """numpy.dtype of one letter and a size, or of a class of scalars; fields come as its state."""
+    """Returns numpy.dtype of one letter and a size, or of a class of scalars; its fields come as
+    its state.
+    """
     if isinstance(spec, bytes):
         spec = spec.decode()
     known = spec if isinstance(spec, type) and issubclass(spec, (np.generic, ml_dtypes.bfloat16)) else None

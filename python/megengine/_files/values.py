@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import builtins  # `list` is a method of the classes below
 from .container import Damaged
 
-DEPTH = 50  # of containers in containers
+DEPTH = 50  # the deepest nesting of containers
 _KEYS = 4096
 
 
@@ -97,7 +97,9 @@ class ValueWriter:
         return {key: self(value) for key, value in values.items()}
 
     def call(self, args: Any, kwargs: Any, source: str) -> dict[str, Any]:
-        """What a call is given, and "file:line" of the program without its folder; what is empty is left out."""
+        """Returns the record of a call: its arguments, and "file:line" without the folder; empty
+        parts are left out.
+        """
         written: dict[str, Any] = {}
         if args:
             written["args"] = self.list(args)
@@ -139,7 +141,7 @@ class ValueReader:
         return [self(item) for item in expect(data, list)]
 
     def pairs(self, data: Any) -> builtins.list[tuple[Any, ...]]:
-        """(key, value) of a dict."""
+        """Returns (key, value) of a dict."""
         found = [tuple(self.list(exactly(pair, 2))) for pair in expect(data, list)]
         check_keys([key for key, _ in found])
         return found
@@ -153,7 +155,7 @@ class ValueReader:
         return {key: self(value) for key, value in expect(data, dict).items()}
 
     def call(self, data: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], str]:
-        """(args, kwargs, source) of a call."""
+        """Returns (args, kwargs, source) of a call."""
         args = tuple(self.list(data.get("args", [])))
         return args, self.by_name(data.get("kwargs", {})), expect(data.get("source", ""), str)
 
@@ -175,7 +177,7 @@ def _full_name(kind: type) -> str:
 
 
 def expect(data: Any, kind: type | tuple[type, ...]) -> Any:
-    """``data``, of exactly that JSON type. Damaged otherwise."""
+    """Returns ``data`` if it has exactly that JSON type. Damaged otherwise."""
     if type(data) not in (kind if isinstance(kind, tuple) else (kind,)):
         raise Damaged(f"it holds {_short(data)} where something else belongs")
     return data
@@ -214,7 +216,9 @@ def record(data: Any, required: str, optional: str = "") -> dict[str, Any]:
 
 
 def check_keys(keys: list[Any]) -> list[Any]:
-    """``keys``. Damaged for many whose hashes a file could have chosen to be equal, which would take hours."""
+    """Returns ``keys``. Damaged for many keys whose hashes a file could have chosen to be equal,
+    which would take hours.
+    """
     if len(keys) > _KEYS and not all(
         type(key) is str or (type(key) is int and abs(key) < sys.hash_info.modulus) for key in keys
     ):
@@ -223,7 +227,9 @@ def check_keys(keys: list[Any]) -> list[Any]:
 
 
 def check_attribute(cls: type, name: str, value: Any) -> None:
-    """Damaged unless an object of ``cls`` may hold ``value`` there: a method is hidden by modules and tensors only."""
+    """Raises Damaged unless an object of ``cls`` may hold ``value`` there: a method is hidden by
+    modules and tensors only.
+    """
     if not name or (name.startswith("__") and name.endswith("__")):
         raise Damaged(f"an attribute of {cls.__name__} is called {_short(name)}")
     there = getattr(cls, name, None)
@@ -244,7 +250,7 @@ _PLAIN_DTYPES = {
 
 
 def write_dtype(dtype: np.dtype) -> Any:
-    """A name; of a quantized dtype, name, scale and zero point."""
+    """Returns the name of a dtype; for a quantized one name, scale and zero point."""
     if is_quantize(dtype):
         return dict(get_quantize_entry(dtype))
     if dtype.name not in _PLAIN_DTYPES:
@@ -402,6 +408,6 @@ _BY_TAG = {kind.tag: kind for kind in KINDS}
 
 
 def add_kind(kind: Kind) -> None:
-    """Let values be of a further kind, which is asked before those of any class."""
+    """Adds a kind of values, which is tried before those of any class."""
     KINDS.insert(-len(_LAST), kind)
     _BY_TAG[kind.tag] = kind

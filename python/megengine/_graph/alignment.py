@@ -1,4 +1,6 @@
-"""Which rows of a graph became which rows of another: what a pass kept, changed, removed and added."""
+"""Matches the rows of a graph before and after a pass, and tells which it kept, changed, removed
+and added.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from typing import Any
 
 from .rows import Row
 
-_COMPARED = 400_000  # pairs of rows between two that stayed; beyond, these are removed and added
+# the most pairs that are compared between two kept rows; more are removed and added
+_COMPARED = 400_000
 
 
 @dataclass(slots=True)
 class Pair:
-    """A row and what became of it, or one of both.
-
-    status: "same", "rewired" (does the same to other values), "changed", "removed", "added".
+    """A row and its counterpart in the other graph; one of them may be None. status: "same",
+    "rewired" (does the same to other values), "changed", "removed", "added".
     """
 
     before: Row | None
@@ -48,7 +50,7 @@ def _does(row: Row) -> tuple[str, ...]:
 
 
 def _wiring(row: Row) -> str:
-    """The call with numbers in the places of the values that it reads."""
+    """Returns the text of a call with numbers in the places of the values that it reads."""
     text = row.call
     for number, source in enumerate(row.inputs):
         text = re.sub(rf"(?<!\w){re.escape(source.name)}(?!\w)", f"\0{number}", text)
@@ -65,11 +67,13 @@ def each_pair(pairs: Sequence[Pair]) -> Iterator[Pair]:
 _KEYS = (
     lambda row: (row.kind, row.name, row.callee),
     lambda row: row.name,
-)  # what is kept, first and then
+)  # kept rows, in the first and in the second graph
 
 
 def aligned(before: Sequence[Row], after: Sequence[Row]) -> list[Pair]:
-    """Pairs in an order that is the order of both. Modules are compared with what became of them, inside as well."""
+    """Returns pairs in an order that both graphs share. Modules are compared with their
+    counterparts, inside as well.
+    """
     return _aligned(before, after, _KEYS)
 
 
@@ -108,7 +112,7 @@ def _kept(
         if (place := places.pop(key(row), None)) is not None
     ]
     ends: list[int] = []  # ends[n]: the least place at which a list of n + 1 ends
-    last: list[int] = []  # the entry of `common` that it ends with
+    last: list[int] = []  # the last entry of `common` in that list
     previous: list[int] = []  # entry -> the entry before it in its list
     for entry, (_, place) in enumerate(common):
         length = bisect_left(ends, place)
@@ -124,7 +128,7 @@ def _kept(
 
 
 def _between(before: Sequence[Row], after: Sequence[Row]) -> list[Pair]:
-    """Rows between two that stayed: by what they call, then those that stand in one place."""
+    """Pairs rows between two that stayed: first by their callees, then by their places."""
     if not before or not after or len(before) * len(after) > _COMPARED:
         return [_pair(row, None) for row in before] + [_pair(None, row) for row in after]
     blocks = SequenceMatcher(None, _callees(before), _callees(after), autojunk=False).get_opcodes()

@@ -1,4 +1,4 @@
-"""Calls in order, and who uses whose value."""
+"""Graphs: calls in order, and for each value the calls that use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .rows import Row, dot, each_row, table
 from .tree import Value, freeze, map_leaves, map_values, values_in
 
 _COLUMNS = ("kind", "value", "call", "module", "type")
-_MOST_LINES = 200  # of a table in a notebook
+_MOST_LINES = 200  # that a notebook shows of a table
 
 
 class GraphError(RuntimeError):
@@ -34,7 +34,8 @@ class GraphError(RuntimeError):
 class Call:
     """One step of a graph: arguments in, values out.
 
-    op, target: what the step does, and to what: a function, the name of an input or method, the path of an attribute.
+    op: what the step does. target: what it uses: a function, the name of an input or method, the
+    path of an attribute.
     args, kwargs: trees (`tree`) that hold values; assigning them updates the values' users.
     graph: the graph that holds the call, None for a call that stands in none.
     source: "file:line" of the user's program, or "".
@@ -81,27 +82,34 @@ class Call:
         return []
 
     def row(self) -> Row:
-        """What pictures show of the call."""
+        """Returns what pictures show of the call."""
         return Row("function", self.name, source=self.source)
 
     def noted_types(self) -> str:
-        """Types of the results as far as the call knows them without a run."""
+        """Returns the types of the results, if the call knows them without a run."""
         return ""
 
     _fields = ""  # the names in what `_written` gives
 
     def _written(self, writer: Any) -> dict[str, Any]:
-        """What a file holds of the call beside op, name, target and arguments; ``writer`` writes values."""
+        """Returns the parts of the call's record in a file beside op, name, target and arguments;
+        ``writer``
+        writes values.
+        """
         return {}
 
     def _take(self, item: dict[str, Any], reader: Any) -> None:
-        """Have what `_written` gave, of a record in a file."""
+        """Takes over what `_written` gave, from a record in a file."""
 
     def check_saved(self, what: str) -> None:
-        """An error of `_files` for what a call of this class may not be in a file; ``what`` names it there."""
+        """Raises an error of `_files` if a call of this class may not stand in a file; ``what``
+        names it there.
+        """
 
     def check(self) -> None:
-        """GraphError for what only calls of this class have to mind, once the order and `reached` are in order."""
+        """Raises GraphError for faults that only calls of this class may have; order and `reached`
+        were checked before.
+        """
 
     @property
     def inputs(self) -> list[Any]:
@@ -162,7 +170,7 @@ class Call:
 
 
 class Pictured:
-    """What can be shown as a table, a drawing or a page."""
+    """Base of graphs, which can be shown as a table, a drawing or a page."""
 
     def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[Row]:
         """The rows of a picture, with types and times of ``runs`` runs when there are inputs."""
@@ -217,7 +225,7 @@ class Pictured:
         return table(_COLUMNS, self._lines())
 
     def _repr_html_(self) -> str:
-        """For notebooks: the same table, or its begin; `html` shows all."""
+        """Returns the table for notebooks, or its first lines; `html` shows all of them."""
         lines = list(self._lines())
         more = len(lines) - _MOST_LINES
         note = f"<p>and {more} more lines, which html() shows</p>" if more > 0 else ""
@@ -249,7 +257,7 @@ class Graph(Pictured):
     """Calls in the order in which they run. Iterating takes edits: erased calls are skipped."""
 
     def __init__(self) -> None:
-        self._root = Call()  # before the first and after the last
+        self._root = Call()  # stands before the first call and after the last
         self._length = 0
 
     @property
@@ -271,7 +279,7 @@ class Graph(Pictured):
                     waiting.append(inner)
 
     def check_ends(self) -> None:
-        """GraphError for what only graphs of this class have to mind."""
+        """Raises GraphError for faults that only graphs of this class may have."""
 
     # -- order -----------------------------------------------------------------------------------
 
@@ -363,7 +371,7 @@ class Graph(Pictured):
         self.insert(call, before)
 
     def erase(self, call: Call) -> None:
-        """Take ``call`` out. GraphError while another call reads one of its values."""
+        """Takes ``call`` out. GraphError if another call reads one of its values."""
         self._must_hold(call)
         users = [user for value in call.outputs for user in value.readers]
         if users:
@@ -377,7 +385,7 @@ class Graph(Pictured):
         self._unlink(call)
 
     def _unlink(self, call: Call) -> None:
-        """The call keeps its links, so that an iteration that stands on it goes on."""
+        """Takes a call out; it keeps its links, so that an iteration that stands on it goes on."""
         self._must_hold(call)
         call._before._after, call._after._before = call._after, call._before
         call._holder = None
@@ -465,7 +473,9 @@ class Graph(Pictured):
                         env.pop(value, None)
 
     def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
-        """Erase, from the end, calls whose values nobody reads unless needed; returns how many."""
+        """Erases, from the end, calls whose values no call reads unless they are needed; returns
+        their number.
+        """
         before = self._length
         for call in reversed(self):
             if not any(value.readers for value in call.outputs) and not is_needed(call):

@@ -10,7 +10,7 @@ from ..reports.page import escaped, page, search_field
 from .alignment import Pair, aligned, each_pair
 from .rows import COLOURS, Row, each_row
 
-_INPUTS_SHOWN = 4  # one after the other; more of them are folded
+_INPUTS_SHOWN = 4  # the most inputs in a row; more are folded
 _OPEN_AT_FIRST = 80  # rows; graphs with more are folded when the page opens
 _LONGEST = 160  # characters of a call in its row; the box shows more
 _LONGEST_IN_BOX = 2000
@@ -23,13 +23,13 @@ def time_text(seconds: float | None) -> str:
     if seconds is None:
         return ""
     for unit, factor in (("µs", 1e6), ("ms", 1e3)):
-        if seconds * factor < 999.5:  # else three digits show 1e+03
+        if seconds * factor < 999.5:  # otherwise three digits would show 1e+03
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:.3g} s"
 
 
 def _program_line(source: str) -> str:
-    """ "file:line" and what stands there, if the file is at hand."""
+    """ Returns "file:line" and the text of that line, if the file is at hand."""
     file, _, line = source.rpartition(":")
     # A graph from a file may name any other file here: only programs are opened.
     is_program = file.endswith(".py") and line.isdecimal()
@@ -41,7 +41,7 @@ def _short(text: str, length: int) -> str:
 
 
 class _Side:
-    """One graph of a page: its rows are numbered, and facts about them are gathered for the script."""
+    """One graph of a page: numbers its rows, and gathers facts about them for the script."""
 
     def __init__(self, letter: str, rows: Sequence[Row]) -> None:
         self._letter = letter
@@ -73,7 +73,9 @@ class _Side:
     def line(
         self, row: Row | None, depth: int, other: Row | None = None, start: str = 'div class="line"'
     ) -> str:
-        """The cells of a row; those that differ from ``other`` are marked. An empty line for None."""
+        """Returns the cells of a row, with marks where it differs from ``other``; for None an empty
+        line.
+        """
         if row is None:
             return '<div class="line"></div>'
 
@@ -94,12 +96,14 @@ class _Side:
         )
 
     def tell_was(self, row: Row, before: _Side, old: Row) -> None:
-        """Let the facts of ``row`` say what it was before an edit."""
+        """Adds to the facts of ``row`` what it was before an edit."""
         facts = self.facts[self._number[id(row)]]
         facts["was"] = before.facts[before._number[id(old)]]["text"].replace("\n", " \u00b7 ")
 
     def summary(self, note: str = "") -> str:
-        """What the graph takes and gives, how large it is, and how long it ran. note: how that was measured."""
+        """Returns the graph's inputs and results, its size, and its time. note: how that was
+        measured.
+        """
         takes = ", ".join(row.types for row in self.rows if row.kind == "input" and row.types)
         gives = next((row.types for row in reversed(self._every) if row.kind == "output"), "")
         parts = [f"<b>{self.calls}</b> calls"]

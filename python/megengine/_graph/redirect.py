@@ -1,4 +1,4 @@
-"""Sends calls of Python functions to a handler for a while, whoever calls them and by whatever name.
+"""Sends calls of Python functions to a handler for a while, from every caller and under every name.
 
 While a redirection is entered, the functions' code is exchanged for code that calls the handler. So
 ``from megengine.functional import relu``, default arguments and closures are caught as well, and
@@ -25,7 +25,7 @@ def _template(*args: Any, **kwargs: Any) -> Any:
 
 
 class _Function:
-    """A function's own code, and the handlers that its calls go to while there are any, the last one first."""
+    """A function's own code, and its handlers: while there are any, calls go to the last one."""
 
     def __init__(self, fn: types.FunctionType) -> None:
         self.fn = fn
@@ -45,7 +45,8 @@ class _Function:
         )
         self._redirected_code = code.replace(
             co_consts=(*code.co_consts[:marker], self._dispatch, *code.co_consts[marker + 1 :]),
-            co_freevars=fn.__code__.co_freevars,  # a function takes only code with as many of them
+            # a function takes only code with the same number of free variables
+            co_freevars=fn.__code__.co_freevars,
             co_name=fn.__name__,
             co_filename=__file__,
         )
@@ -78,11 +79,11 @@ class _Function:
 
 
 _lock = threading.RLock()
-_functions: dict[types.FunctionType, _Function] = {}  # whatever any redirection was given
+_functions: dict[types.FunctionType, _Function] = {}  # all functions of any redirection
 
 
 def original_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """What ``fn`` does outside of redirections, with the signature that it has there."""
+    """Returns ``fn`` as it is outside of redirections, with its own signature."""
     found = _functions.get(fn) if isinstance(fn, types.FunctionType) else None
     return fn if found is None else found.original
 
@@ -133,7 +134,7 @@ _MISSING = object()
 
 
 class _Attribute:
-    """An attribute of a class, and what stands in its place, the last one on top."""
+    """An attribute of a class, and the stack of its replacements."""
 
     def __init__(self, cls: type, name: str) -> None:
         self._cls, self._name = cls, name
@@ -156,13 +157,14 @@ class _Attribute:
             setattr(self._cls, self._name, self._own)
 
 
-_attributes: dict[tuple[type, str], _Attribute] = {}  # those that stand exchanged
+_attributes: dict[tuple[type, str], _Attribute] = {}  # attributes that are exchanged now
 
 
 class Exchange:
     """``with exchange:`` puts other attributes into classes; may be nested, and end in any order.
 
-    attributes: gives (class, name, value); called when entered, so that a value can go on to the one before it.
+    attributes: gives (class, name, value); called when the block is entered, so that a value can
+    call the one before it.
     """
 
     def __init__(self, attributes: Callable[[], Iterable[tuple[type, str, Any]]]) -> None:
@@ -190,7 +192,8 @@ class Exchange:
 
 
 class Interception:
-    """Functions and attributes that ask the tracer at work in their thread; other threads run as ever.
+    """Functions and attributes that ask the tracer at work in their thread; other threads are not
+    affected.
 
     functions: their calls go to ``handler(tracer, fn, original, args, kwargs)``. attributes: as of `Exchange`.
     """
@@ -215,7 +218,7 @@ class Interception:
         return self._tracer.get()
 
     def set_current(self, tracer: Any) -> None:
-        """Make ``tracer`` the one of this thread; None for nobody."""
+        """Makes ``tracer`` the tracer of this thread; None ends tracing."""
         self._tracer.set(tracer)
 
     def add(self, fn: types.FunctionType) -> None:
@@ -223,7 +226,9 @@ class Interception:
         self._redirection.add(fn)
 
     def told(self, original: Callable[..., Any], tell: Callable[..., Any]) -> Callable[..., Any]:
-        """A method: ``original``, or while a tracer is at work ``tell(tracer, self, ...)``."""
+        """Returns a method that calls ``original`` or, while a tracer is at work, ``tell(tracer,
+        self, ...)``.
+        """
 
         @functools.wraps(original)
         def method(self_: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -234,7 +239,8 @@ class Interception:
 
     @contextmanager
     def active(self, tracer: Any) -> Iterator[None]:
-        """``tracer`` is the one of this thread inside; with None, nobody is."""
+        """Makes ``tracer`` the tracer of this thread inside a with-block; None ends tracing there.
+        """
         outside = self._tracer.set(tracer)
         try:
             yield
@@ -243,6 +249,6 @@ class Interception:
 
     @contextmanager
     def tracing(self, tracer: Any) -> Iterator[None]:
-        """Let ``tracer`` know of calls and reads in this thread."""
+        """Tells ``tracer`` about calls and reads in this thread, inside a with-block."""
         with self._redirection, self._exchange, self.active(tracer):
             yield

@@ -1,4 +1,4 @@
-"""What `lint` remarks: nothing is broken, but an edit of one thing would change another one too."""
+"""Remarks of `lint`: nothing is broken, but an edit of one thing would change another one too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What pictures show of a graph: a tree of rows, which the faces make from their calls; plain tables and Graphviz text of them."""
+"""Rows, which pictures show of a graph: a tree of them, made from calls; plain tables and Graphviz
+text of them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-# What a row does, and its colour in every picture.
+# Kind of a row -> its colour in every picture.
 COLOURS = {
     "input": "#d5e8d4", "attribute": "#fff2cc", "constant": "#fff2cc", "function": "#dae8fc",
     "method": "#dae8fc", "module": "#e1d5e7", "output": "#f8cecc",
@@ -26,7 +28,7 @@ KINDS = {
 class Row:
     """One call, or one module with the calls inside of it.
 
-    kind: a key of `COLOURS`. name: of the value that the call makes.
+    kind: a key of `COLOURS`. name: the name of the value that the call makes.
     callee: what is called, by its full name; calls of one callee do the same for the same arguments.
     call: the call as text. about: the class and settings of the module that is called.
     types: dtype and shape of the result, "" where not known. source: "file:line" or "".
@@ -52,7 +54,7 @@ class Row:
 
 
 def each_row(rows: Iterable[Row], depth: int = 0) -> Iterator[tuple[int, Row]]:
-    """(depth, row) of all rows, a module before its children."""
+    """Iterates over (depth, row) of all rows, a module before its children."""
     for row in rows:
         yield depth, row
         yield from each_row(row.children, depth + 1)
@@ -99,7 +101,7 @@ def _nested(
 
 
 class Measured:
-    """What runs of a graph found of each of its calls: types of the result, and seconds."""
+    """Measurements of the calls of a graph: types of the results, and seconds."""
 
     def __init__(self) -> None:
         self._types: dict[Any, str] = {}
@@ -121,7 +123,8 @@ class Measured:
 
 
 def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: Sequence[Row] = ()) -> tuple[list[Row], dict[Any, Row]]:
-    """(a row for each call, with those of a graph that it calls inside, but for what this gives; value -> the row that makes it).
+    """Returns (a row for each call, which holds the rows of a graph that it calls, except the
+    output; value -> the row that makes it).
 
     path: the calls around ``graph``, the outermost first. given: where its inputs come from.
     """
@@ -145,7 +148,8 @@ def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: S
                 result.users.append(row)
         made.update(dict.fromkeys(call.outputs, row))
         rows.append(row)
-    for row, call in zip(rows, calls, strict=True):  # at last: graphs with a cycle are looked at, too
+    # after all rows are made, as a graph may have a cycle
+    for row, call in zip(rows, calls, strict=True):
         link(row, [made[value] for value in call.inputs if value in made])
         if row.kind == "output":
             row.types = row.types or ", ".join(each.types for each in row.inputs if each.types)
@@ -153,7 +157,7 @@ def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: S
 
 
 def called_by(call: Any) -> Any:
-    """`Call.called`; None also where the module that is called is gone: broken graphs are looked at, too."""
+    """Returns `Call.called`; None if the called module is gone, as broken graphs are shown, too."""
     try:
         return call.called
     except (AttributeError, LookupError):
@@ -161,7 +165,9 @@ def called_by(call: Any) -> Any:
 
 
 def _take(row: Row, source: Row | None) -> None:
-    """An input comes from a row of the calling graph, or from outside, where its type alone is known."""
+    """Returns the row of an input: one of the calling graph, or one from outside, of which only the
+    type is known.
+    """
     if source is not None:
         row.types = source.types or row.types
         if source.name:
@@ -205,7 +211,7 @@ def dot(name: str, rows: Iterable[Row], without: str = "") -> str:
 def _boxes(
     rows: Iterable[Row], without: str, keys: dict[Row, str], taken: set[str]
 ) -> Iterator[str]:
-    """Lines for rows and what is in them; ``keys`` learns their names in the text."""
+    """Iterates over lines for rows and their children; adds their names in the text to ``keys``."""
     for row in rows:
         key = row.name
         while key in taken:  # names are unique in one graph, not in those that it calls

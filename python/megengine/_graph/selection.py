@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 class Selection(Generic[_T]):
     """Something to iterate, or a function that gives it anew each time; iterate it before changing the graph, with ``as_list``."""
 
-    _not_one: type[Exception] = AssertionError  # what `as_unique` raises
+    _not_one: type[Exception] = AssertionError  # the error of `as_unique`
 
     def __init__(self, iter: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:  # noqa: A002
         self._iter = iter

@@ -1,4 +1,6 @@
-"""What calls make, and trees of arguments: tuples, lists, dicts and slices, with values and constants at the leaves."""
+"""Values, which calls make, and trees of arguments: tuples, lists, dicts and slices, with values
+and constants at the leaves.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from ..core._tree import PLAIN, Branch
 
 
 class Value:
-    """What a call makes: it has a ``name`` and ``readers``, the calls that read it, in order of first use."""
+    """The result of a call: it has a ``name`` and ``readers``, the calls that read it, in order of
+    first use.
+    """
 
     name: str = ""
 
@@ -53,7 +57,7 @@ class Value:
         raise TypeError(f"{self.describe()}: a node is part of its graph\n  fix: copy or save its graph, as a part of its module")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """What the copied graph has, while that is being copied."""
+        """Returns the copy of the value while its graph is being copied."""
         return memo[id(self)] if id(self) in memo else self.__copy__()
 
 

@@ -1,10 +1,10 @@
-"""Values that are known in a run only, and what a program may not ask of them before."""
+"""Values that are known only in a run, and the questions that a program may not ask before."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# What NumPy calls an operator when an array stands on its left -> the method of the value on the right.
+# NumPy's name of an operator with an array on its left -> the method of the value on the right.
 _REFLECTED = {
     "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
     "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "power": "__rpow__", "matmul": "__rmatmul__",
@@ -17,7 +17,7 @@ _REFLECTED = {
 class Unknown:
     """Refuses what needs the value: numbers of Python, `in`, functions of NumPy, arrays.
 
-    An operator with an array of NumPy on its left is that of this class.
+    If an array of NumPy is the left operand, the operator of this class runs.
     """
 
     def _asked(self, what: str, fix: str) -> Exception:

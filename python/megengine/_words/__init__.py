@@ -1,4 +1,5 @@
-"""What names and keywords of PyTorch, of JAX and of MegEngine before 1.0 are called here: lines that are added to AttributeErrors and TypeErrors.
+"""Adds our words for names and keywords of PyTorch, JAX and MegEngine before 1.0 to AttributeErrors
+and TypeErrors.
 
 The table stands in `table`; this looks into it when a name is missing already: nothing is slower for names that exist.
 """
@@ -16,14 +17,14 @@ from . import table
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PACKAGE = __name__.partition(".")[0]
-# Where names of functions are looked for when the holder that was asked has not got them.
+# Modules in which a function is looked up if the object that was asked lacks it.
 _PLACES = (
     ("functional", "F"), ("functional.nn", "F.nn"), ("functional.loss", "F.loss"), ("functional.vision", "F.vision"), ("functional.linalg", "F.linalg"),
     ("functional.fft", "F.fft"), ("random", "megengine.random"),
 )  # fmt: skip
 
 
-# Where a function or class is looked for that was called with a keyword that it does not have.
+# Modules in which a function or class is looked up that was called with an unknown keyword.
 _CALLED_IN = (
     "functional", "functional.nn", "functional.loss", "functional.vision", "random", "module", "optimizer", "jit", "autodiff", "data", "tensor",
 )  # fmt: skip
@@ -31,7 +32,9 @@ _CALLED_IN = (
 
 @cache
 def rows() -> dict[str, str]:
-    """The table: a name, behind the letter of who is asked for it, and the words."""
+    """Returns the table as a dict: a name, behind the letter of the object that is asked for it, to
+    the words.
+    """
     found = {}
     for line in filter(None, table.ROWS.splitlines()):
         names, _, words = line.partition(": ")
@@ -62,7 +65,9 @@ def _called_on_tensor(words: str) -> str:
 
 
 def words_for(holder: str, name: str) -> str | None:
-    """What to write for ``name`` of ``holder`` (a letter of the table): the words behind "fix: "; None for a name that nothing is known of."""
+    """Returns what to write for ``name`` of ``holder`` (a letter of the table), the words behind
+    "fix: "; None for an unknown name.
+    """
     if words := rows().get(f"{holder}.{name}"):
         return (
             words.replace("nothing", "leave it out", 1)
@@ -95,7 +100,9 @@ def words_for(holder: str, name: str) -> str | None:
 
 
 def missing_name(what: str, name: str, holder: str, held: object) -> AttributeError:
-    """Python's error for a name that ``what`` has not, with a hint; Python's own guess only where there is none."""
+    """Raises Python's error for a name that ``what`` lacks, with our hint, or else with Python's
+    own guess.
+    """
     text = f"{what} has no attribute {name!r}"
     if words := words_for(holder, name):
         return AttributeError(f"{text}\n  fix: {words}")
@@ -126,7 +133,7 @@ class _Missing:
 
 
 def _names_of_tensors() -> Iterator[str]:
-    """Those of the table, and what writes in place, too."""
+    """Returns the names of the table for tensors, and those of methods that write in place."""
     for name in (
         *table.TENSOR.split(),
         *(name.removeprefix("x.") for name in rows() if "." not in name or name.startswith("x.")),
@@ -135,7 +142,9 @@ def _names_of_tensors() -> Iterator[str]:
 
 
 def explain_names(owner: type) -> None:
-    """Attributes of torch's tensors that ``owner`` lacks say what they are called here. They stay out of ``dir()``."""
+    """Gives ``owner`` attributes for names of torch's tensors that it lacks; reading one raises an
+    error with our word. They stay out of ``dir()``.
+    """
     missing = {name for name in _names_of_tensors() if not hasattr(owner, name)}
     for name in missing:
         setattr(owner, name, _Missing(name))
@@ -147,7 +156,7 @@ def explain_names(owner: type) -> None:
 
 
 def _argument(error: TypeError) -> str:
-    """What a keyword argument of torch is called here, in words; empty for other errors."""
+    """Returns our words for a keyword argument of torch; empty for other errors."""
     found = re.fullmatch(
         r"(?:\w+\.)*?(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'(?:\. Did you mean.*)?",
         str(error),
@@ -176,7 +185,9 @@ def shows_no_unknown(function: _Function) -> _Function:
 
 
 def _keyword(function: str, name: str) -> str:
-    """What the keyword argument ``name`` of a function or class is called here, in words; empty where nothing is known."""
+    """Returns our words for the keyword argument ``name`` of a function or class; empty for an
+    unknown one.
+    """
     import inspect
 
     if words := table.SPECIAL.get(function, {}).get(name):
@@ -213,17 +224,21 @@ def _explain_in_shell(
 
 
 def explain_in_notebooks() -> None:
-    """A line or a cell of IPython that fails tells what a keyword argument of torch is called here; a handler that is there already stays."""
+    """Makes errors of IPython's cells name our word for a keyword argument of torch; an existing
+    handler stays.
+    """
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell and not shell.custom_exceptions:
         shell.set_custom_exc((TypeError,), _explain_in_shell)
 
 
 def explain_keywords() -> None:
-    """From here on an error that ends the program, or a line at Python's prompt, tells what a keyword argument of torch is called here.
+    """Makes errors that end the program, or a line at Python's prompt, name our word for a keyword
+    argument of torch.
 
-    Python raises it before any function of ours runs: only when it is shown can something be added. The interpreter tells of that by an event, whoever shows it:
-    this listens, and leaves ``sys.excepthook`` as it is.
+    Python raises such an error before any function of ours runs, so the words are added when it is
+    shown. The interpreter announces that by an event, to which this listens; ``sys.excepthook``
+    stays as it is.
     """
 
     def listen(event: str, about: tuple[Any, ...]) -> None:

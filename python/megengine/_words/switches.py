@@ -1,4 +1,6 @@
-"""Environment variables of ours that nobody reads, or whose values nobody understands: told once, when the package is imported."""
+"""Warns, when the package is imported, about environment variables of ours that are unknown or have
+values that are not understood.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from .. import _core
 
 # Switches that the project's tests and builds read.
 _ELSEWHERE = tuple(f"MEGJIT_{name}" for name in "FAKE FUZZ KILL_RANKS LIBHALIDE ONNX_NODES REMAT_PLANS SITE STAND_IN TEST WITH_".split())
-# What is read without an error for other values.
+# Variables whose other values raise no error when they are read.
 _VALUES = {
     "MEGJIT_CHECK": (r"\d*", "0 or 1, or to N for each N-th call without a body", "any other value means 1"),
     "MEGJIT_COMPILE_BUDGET": (r"(\d+(\.\d*)?)?", "seconds, such as 60", "it is read as 0"),

@@ -1,6 +1,7 @@
-"""What names of PyTorch, of JAX and of MegEngine before 1.0 are called here: the one table.
+"""The table of our words for names of PyTorch, JAX and MegEngine before 1.0.
 
-A row is ``names: what to write``. Before a name stands who is asked for it: ``x`` a tensor, ``M`` the layers, ``net`` a module, ``init`` the initializers,
+A row is ``names: what to write``. A letter before a name stands for the object that is asked for
+it: ``x`` a tensor, ``M`` the layers, ``net`` a module, ``init`` the initializers,
 ``optim`` the optimizers, ``data`` what loads data, ``T`` its transforms, ``mge`` the package; a name without that is a function. ``PATTERNS`` are whole
 sentences for names that have no row of their own, by a regular expression.
 """
@@ -504,7 +505,7 @@ PATTERNS = {
     + "it is a name that torch's own source imports",
 }
 
-# Keywords: what a function here calls them; in SPECIAL and OF_ALL what to do where that is more than another word.
+# Keywords -> our keywords; SPECIAL and OF_ALL tell what to do if another word is not enough.
 ARGUMENTS = {
     "dim": "axis", "dims": "axis", "keepdim": "keepdims", "input": "inp", "a": "inp", "x": "inp", "self": "inp", "tensors": "inps", "arrays": "inps",
     "p": "drop_prob", "target": "label", "labels": "label", "label_smoothing": "label_smooth", "largest": "descending", "stable": "descending",

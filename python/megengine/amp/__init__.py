@@ -8,7 +8,7 @@ from .autocast import autocast
 from .convert_format import convert_module_format, convert_tensor_format
 from .grad_scaler import GradScaler, Xla_GradScaler
 
-if TYPE_CHECKING:  # the properties that are added below
+if TYPE_CHECKING:  # adds properties
     enabled: bool
     high_prec_dtype: str
     low_prec_dtype: str

@@ -1,6 +1,8 @@
-"""Decisions that a traced step makes for a later part of itself: are the gradients of these tensors finite?
+"""Decisions that a traced step makes for a later part of itself: whether the gradients of these
+tensors are finite.
 
-In: what `GradScaler.unscale` has found, as a tensor that nobody may read yet. Out: the optimizer's next step asks for it.
+In: the result of `GradScaler.unscale`, as a tensor that may not be read yet. Out: the answer for
+the optimizer's next step.
 A decision is held by a tensor of its own, which is a state of the step: it is True again once the optimizer has acted by it, or
 when the gradient is another one. So a call that runs no Python leaves it as one that does.
 """
@@ -18,7 +20,9 @@ _T = TypeVar("_T")
 
 
 class ByTensor(Generic[_T]):
-    """Something for each of some tensors, as long as they live. (Tensors compare element by element, and so are no keys.)"""
+    """A mapping from tensors, as long as they live. (Tensors compare element by element, so a dict
+    cannot have them as keys.)
+    """
 
     def __init__(self) -> None:
         self.entries: dict[int, tuple[weakref.ref[Tensor], _T]] = {}
@@ -33,14 +37,16 @@ class ByTensor(Generic[_T]):
 
 
 _held = ByTensor[Tensor]()
-held = _held.entries  # empty in programs that scale no loss in a trace, which ask for nothing else
-# Parameters whose gradients differ from process to process until the optimizer's step: what gives the least value of all processes.
+held = _held.entries  # empty in programs that scale no loss in a trace, which check only that
+# Parameters whose gradients differ between processes until the optimizer's step -> the function that gives the least value of all processes.
 together = ByTensor[Callable[[Tensor], Tensor]]()
 
 
 @functools.cache
 def settled(value: bool, device: str) -> Tensor:
-    """The one tensor for what is decided: by its value's id it is known without a read."""
+    """The one tensor that stands for a settled decision; the id of its value tells it without a
+    read.
+    """
     return Tensor(value, device=device)
 
 
@@ -49,7 +55,7 @@ def _is_settled(decision: Tensor, value: bool = True) -> bool:
 
 
 def read(decision: Tensor) -> bool:
-    """What eager code sees; nothing waits for the device where it is settled."""
+    """Returns the decision to eager code; a settled one is known without waiting for the device."""
     return _is_settled(decision) or (not _is_settled(decision, False) and bool(decision.item()))
 
 
@@ -62,13 +68,13 @@ def decide(tensor: Tensor, is_finite: Tensor) -> None:
 
 
 def decision_of(tensor: Tensor) -> Tensor | None:
-    """Whether the gradient of ``tensor`` is finite; None where nothing is left to decide."""
+    """Whether the gradient of ``tensor`` is finite; None if nothing is left to decide."""
     decision = _held.get(tensor)
     return None if decision is None or _is_settled(decision) else decision
 
 
 def settle(tensor: Tensor) -> None:
-    """The optimizer has acted by the decision, or the gradient is another one."""
+    """Forgets a decision: the optimizer has followed it, or the gradient is a new one."""
     if (decision := decision_of(tensor)) is not None:
         decision._hold(settled(True, decision._device_name))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class _Number:
     """A float32 that eager code reads and writes as a number, and a traced step as a tensor, a state of its graph.
 
-    The number is known without a read until a program has put another one into the tensor.
+    Until a program writes another number into the tensor, it is known without a read.
     """
 
     __slots__ = ("_id", "_number", "tensor")
@@ -47,7 +47,7 @@ class _Number:
         self._number, self._id = number, self.tensor._value_id()
 
     def near(self, other: Tensor) -> Tensor:
-        """The tensor, where ``other`` lies."""
+        """Returns the tensor on the device of ``other``."""
         if self.tensor._device_name != other._device_name:
             self.tensor = Tensor(np.float32(self._known()), device=other._device_name)
             self._id = self.tensor._value_id()
@@ -103,14 +103,14 @@ class GradScaler:
     ) -> None:
         self._scale = _Number(float(init_scale))
         self._good_steps = _Number(0)
-        self._found = Tensor(False)  # a gradient that is not finite, since the last update
+        self._found = Tensor(False)  # whether a gradient was not finite since the last update
         self.growth_factor = float(growth_factor)
         self.backoff_factor = float(backoff_factor)
         self.growth_interval = growth_interval
 
     @property
     def scale_factor(self) -> float:
-        """The scale. A number that is written here counts from the next `backward` on."""
+        """The scale. A number that is written here holds from the next `backward` on."""
         return self._scale.read()
 
     @scale_factor.setter
@@ -197,14 +197,16 @@ class GradScaler:
         finite = _in_all_processes(finite, tensors)
         if is_tracing:
             self._decide(tensors, finite)
-        elif not finite.item():  # one read, for each waits for the device
+        elif not finite.item():  # one read for all, as each read waits for the device
             self._found._hold(decisions.settled(True, self._found._device_name))
             for t in tensors:
                 t.grad = None
         return self
 
     def _near(self, tensor: Tensor) -> Tensor:
-        """The scale in a traced step, where ``tensor`` lies; the rest of the state goes with it."""
+        """Returns the scale in a traced step, on the device of ``tensor``, and moves the rest of
+        the state there.
+        """
         scale, good_steps = self._scale.near(tensor), self._good_steps.near(tensor)
         if self._found._device_name != tensor._device_name:
             self._found = Tensor(False, device=tensor._device_name)
@@ -214,7 +216,9 @@ class GradScaler:
         return scale
 
     def _decide(self, tensors: list[Tensor], finite: Tensor) -> None:
-        """In a traced step: gradients become zeros unless ``finite``, and the optimizer keeps what it would update."""
+        """Decides in a traced step: unless ``finite``, gradients become zeros and the optimizer
+        changes nothing.
+        """
         self._found._reset(ops.logical_or(self._found, ops.logical_not(finite)))
         for t in tensors:
             grad: Any = t.grad
@@ -276,7 +280,7 @@ class GradScaler:
 
 
 def _backward(gm: "GradManager", y: Any, dy: Any, scale_near: Callable[[Tensor], Any]) -> None:
-    """``gm.backward(y, dy)`` with dy, ones where it is None, times the scale."""
+    """Runs ``gm.backward(y, dy)`` with dy times the scale; None stands for ones."""
     ys, dys = _as_list(y), _as_list(dy)
     if dy is None:
         dys = [default_gradient(v) for v in ys]
@@ -296,7 +300,9 @@ def _all_finite(x: Tensor) -> Tensor:
 
 
 def _in_all_processes(finite: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """Other processes have other parts of the parameters or of their gradients, and all go on or none."""
+    """Combines the decisions of all processes, which hold different parts of parameters or
+    gradients: all go on, or none.
+    """
     for tensor in tensors:
         least: Any = getattr(tensor, "_least_of_all", None) or decisions.together.get(tensor)
         if least is not None:

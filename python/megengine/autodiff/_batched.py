@@ -1,7 +1,8 @@
-"""Tensors with a hidden batch axis, and how functions that know nothing of it compute with them.
+"""Tensors with a hidden batch axis, of which the functions that compute with them know nothing.
 
-A `Batched` tensor says to be one example; its value holds all of them along a first axis. While a level is open, calls of ops with such
-operands go to `batching_rules`; the thread's other calls, and those of other threads, go where they always go.
+A `Batched` tensor looks like one example; its value holds all of them along a first axis. While a
+level is open, calls of ops with such
+operands go to `batching_rules`; other calls, and other threads, are not affected.
 """
 
 import threading
@@ -21,7 +22,7 @@ from ._batching_rules import NoRule, apply_rule, refuse
 _RANDOM = ("random_", "dropout_mask")
 _IN_PLACE = tuple(f"__i{name}__" for name in "add sub mul mod pow lshift rshift and xor or floordiv truediv".split())
 _WRITES = ("_assign", "_hold", "_reset", *_IN_PLACE)
-_MOST_INSTALLS = 100  # of what looks at writes
+_MOST_INSTALLS = 100  # that are nested
 
 
 class Level:
@@ -29,10 +30,11 @@ class Level:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.first_id = _placeholder((), "float32", "")._value_id()  # tensors with greater ones were made since
+        # ids of later tensors are greater
+        self.first_id = _placeholder((), "float32", "")._value_id()
 
     def of(self, value: Tensor) -> "Batched":
-        """The tensor whose examples lie along the first axis of ``value``."""
+        """Makes the tensor whose examples lie along the first axis of ``value``."""
         made = _placeholder(value._tuple_shape[1:], value.dtype.name, value._device_name)
         made.level, made.value = self, value
         return made
@@ -47,7 +49,9 @@ class Level:
 
 
 def _placeholder(shape: tuple[int, ...], dtype: str, device: str) -> "Batched":
-    """A handle of a type, without a value: its graph is gone, so that no computation in C++ takes it for one example."""
+    """Makes a tensor with a type but no value: its graph is gone, so that no computation in C++
+    takes it for one example.
+    """
     graph = _core.GraphEditor()
     return graph.variable(graph.add_input(shape, dtype, "x", device), Batched)
 
@@ -80,14 +84,15 @@ def _bits(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def all_examples(x: Tensor) -> Tensor:
-    """The examples of all open levels along its first axes, which tapes know."""
+    """Returns a tensor that tapes know, with the examples of all open levels along its first axes.
+    """
     for level in reversed(_open.levels):
         x = level.value_of(x)
     return x
 
 
 def one_example(value: Tensor) -> Tensor:
-    """What `all_examples` opens."""
+    """Undoes `all_examples`."""
     for level in _open.levels:
         value = level.of(value)
     return value
@@ -233,17 +238,17 @@ def _check_write(to: Tensor, *given: Any) -> None:
 
 
 def _depth(x: Any) -> int:
-    """How far inside the level lies that it has examples of; -1: of none."""
+    """Returns the depth of the innermost level whose examples it holds; -1 if it holds none."""
     return _open.levels.index(x.level) if isinstance(x, Batched) and x.level in _open.levels else -1
 
 
 class _Patches:
-    """Ops and writes that look for batched operands, while somebody maps."""
+    """Makes ops and writes look for batched operands while a vmap runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = self._installs = 0
-        self._own: dict[str, Any] = {}  # what the class had, while writes are looked at
+        self._own: dict[str, Any] = {}  # the class's own attributes while writes are watched
 
     def enter(self) -> None:
         with self._lock:
@@ -289,7 +294,8 @@ def mapping(size: int) -> Iterator[Level]:
         _open.levels = (*outer, level)
         yield level
     except RuntimeError as error:
-        if "belongs to a network that is gone" not in str(error):  # the handle of an example has met C++
+        # code in C++ has used the placeholder of an example
+        if "belongs to a network that is gone" not in str(error):
             raise
         line = str(error).rpartition("at:  ")[2]
         raise NoRule(

@@ -1,6 +1,8 @@
-"""How each op computes for all examples at once: its operands have a batch axis in front, and so has its result.
+"""Rules by which ops compute for all examples at once: operands and results have a batch axis in
+front.
 
-A rule knows the op's operands and attributes, no values. An op that has none is refused by its name.
+A rule knows the op's operands and attributes, no values. An op without a rule is refused by its
+name.
 """
 
 from collections.abc import Callable
@@ -22,7 +24,7 @@ _Rule: TypeAlias = Callable[["_Call", _Attrs], _Result]
 
 
 class NoRule(TypeError):
-    """What cannot be computed for all examples at once."""
+    """Raised for an op that cannot be computed for all examples at once."""
 
 
 def refuse(what: str, why: str, fix: str = "a Python loop over the examples: F.stack([f(x) for x in xs])") -> NoReturn:
@@ -30,7 +32,7 @@ def refuse(what: str, why: str, fix: str = "a Python loop over the examples: F.s
 
 
 def apply_rule(name: str, level: "Level", operands: tuple[Any, ...], attrs: _Attrs) -> _Result:
-    """What the op computes for all examples of ``level``; a list where it has several results."""
+    """Returns the results of an op for all examples of ``level``; a list if it has several."""
     rule = RULES.get(name)
     call = _Call(name, level, operands)
     if rule is None:
@@ -50,7 +52,7 @@ class _Call:
         refuse(f"{self.name} of {shapes} is not computed for a batch", why)
 
     def run(self, *operands: Any, **attrs: Any) -> Any:
-        return getattr(ops, self.name)(*operands, **attrs)  # of outer levels there may be more
+        return getattr(ops, self.name)(*operands, **attrs)  # outer levels may have batch axes, too
 
     def is_batched(self, index: int) -> bool:
         return getattr(self.operands[index], "level", None) is self.level
@@ -82,12 +84,12 @@ def _elementwise(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _whole(call: _Call, attrs: _Attrs) -> _Result:
-    """Leading axes are a batch already."""
+    """Rule for ops whose leading axes are a batch already."""
     return call.run(*(call.all(i) for i in range(len(call.operands))), **attrs)
 
 
 def _along(call: _Call, attrs: _Attrs) -> _Result:
-    """Axes are numbered."""
+    """Rule for ops whose attributes are numbers of axes."""
     rank = call.rank(0)
     if "axes" in attrs:
         attrs = {**attrs, "axes": tuple(axis % rank + 1 for axis in attrs["axes"])}
@@ -129,7 +131,7 @@ def _product(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _product_of_rows(call: _Call, attrs: _Attrs) -> _Result:
-    """The second factor is the same for all examples: one product of all their rows."""
+    """Computes one product of all rows, if the second factor is the same for all examples."""
     x = call.all(0)
     size, rows, width = x._tuple_shape
     y = call.run(ops.reshape(x, shape=(size * rows, width)), call.operands[1], **attrs)
@@ -155,7 +157,9 @@ def _convolved(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _folded(call: _Call, attrs: _Attrs) -> _Result:
-    """The first operand has a batch axis of its own, which takes the examples too; the others are the same for all."""
+    """Rule for ops whose first operand has a batch axis, which takes the examples too; the others
+    are the same for all.
+    """
     for i in range(1, len(call.operands)):
         if call.is_batched(i):
             call.refuse("weights that differ from example to example have no rule")
@@ -193,19 +197,23 @@ def _attention(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _places(call: _Call, first: int) -> tuple[list[Any], int]:
-    """Indices from operand ``first`` on, with the batch axis if one has it, and how many axes an example's places have."""
+    """Returns the indices from operand ``first`` on, with a batch axis if one has it, and the
+    number of axes of an example's places.
+    """
     indices = range(first, len(call.operands))
     rank = max(map(call.rank, indices))
     return [call.aligned(i, rank) for i in indices], rank
 
 
 def _start(axes: tuple[int, ...]) -> int:
-    """Where the places' axes lie in what `index_get` gives: where adjacent axes were, else in front."""
+    """Returns the axis at which `index_get` puts the axes of the places: the first indexed axis if
+    these are adjacent, else 0.
+    """
     return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
 
 
 def _examples(call: _Call, rank: int) -> Tensor:
-    """The number of each example, to be indexed with."""
+    """Returns the number of each example, as an index."""
     size = call.level.size
     return as_tensor(np.arange(size, dtype=np.int32).reshape(size, *(1,) * rank))
 
@@ -221,7 +229,9 @@ def _indexed(call: _Call, attrs: _Attrs) -> _Result:
 
 
 def _placed(y: Tensor, now: int, start: int, rank: int) -> Tensor:
-    """Examples and places lie at ``now``: examples come in front, places to ``start`` behind them."""
+    """Moves the axes of examples and places from ``now``: examples to the front, places to
+    ``start`` behind them.
+    """
     others = [axis for axis in range(len(y._tuple_shape)) if not now <= axis <= now + rank]
     perm = (now, *others[:start], *range(now + 1, now + 1 + rank), *others[start:])
     return y if perm == tuple(range(len(perm))) else ops.transpose(y, perm=perm)

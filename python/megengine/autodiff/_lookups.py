@@ -14,7 +14,7 @@ from .grad_manager import Lookup, _recording
 def looked_up(table: Tensor, places: Tensor) -> Tensor:
     """Returns the rows of a table at int32 places; managers that ask for its gradient keep it as a `RowGradient`.
 
-    To a tape they are a value of their own, and so its gradient is all that backward computes.
+    A tape knows the rows as a value of their own, so backward computes only their gradient.
     """
     if _core.records_gradients() and any(isinstance(each, Batched) for each in (table, places)):
         refuse("a lookup with sparse=True", "its gradient is a list of rows, which has no batch axis", "sparse=False")

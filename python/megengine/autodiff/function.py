@@ -1,4 +1,4 @@
-"""Functions with a gradient of the user's own."""
+"""Functions whose gradient a program defines."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Function:
                     f"{name} returned {len(grads)} gradients for {len(shapes)} inputs\n"
                     "  fix: return one Tensor or None per argument of the call"
                 )
-            del grads[len(shapes) :]  # surplus ones, as of arguments that forward does not have
+            del grads[len(shapes) :]  # surplus gradients, of arguments that forward lacks
             for position, (grad, shape) in enumerate(zip(grads, shapes, strict=True)):
                 if grad is None:
                     continue

@@ -37,7 +37,9 @@ _recording = _Recording()
 
 
 def note_remote(sent: Tensor) -> None:
-    """What another process goes on with: backward passes of the open recordings fetch its gradient from there."""
+    """Notes a tensor that another process goes on with: backward passes fetch its gradient from
+    there.
+    """
     for manager in _recording.managers:
         if manager._recording:
             manager._remote.append(sent)
@@ -51,11 +53,12 @@ def get_backwarding_grad_manager() -> GradManager | None:
 class ProcessSum:
     """A callback that begins with a gradient's sum over processes: ``distributed.make_allreduce_cb``.
 
-    Where one is the first callback of a tensor, backward itself adds up the gradient, in buckets, beside what is left of it.
+    If one is the first callback of a tensor, backward itself sums the gradient, in buckets, while
+    it computes the others.
     """
 
     def _group_key(self, tensor: Tensor | None) -> str:
-        """Which processes; "" for this one alone."""
+        """Returns the key of a group of processes; "" for this process alone."""
         return ""
 
     def _of_sum(self, total: Tensor) -> Tensor:
@@ -64,7 +67,9 @@ class ProcessSum:
 
 
 class Lookup(NamedTuple):
-    """Rows of an attached table of this shape: their numbers, and their values as the tape knows them."""
+    """Rows that were looked up in a table of this shape: their numbers, and their values as the
+    tape knows them.
+    """
 
     spec: AttachSpec
     numbers: Tensor
@@ -83,7 +88,8 @@ class AttachSpec:
         self.snapshot: Tensor | None = None
 
 
-_NOTHING = Tensor(0.0, device="cpu0")  # what a snapshot holds between recordings: values are not kept alive
+# snapshots hold this between recordings, so that values are not kept alive
+_NOTHING = Tensor(0.0, device="cpu0")
 
 
 class GradManager:
@@ -122,7 +128,7 @@ class GradManager:
         self._tape: Any = None
         self._watched: list[AttachSpec] = []
         self._lookups: list[Lookup] = []
-        self._remote: list[Tensor] = []  # numbers whose gradient is another process's matter
+        self._remote: list[Tensor] = []  # tensors whose gradient another process computes
 
     def attached_tensors(self) -> list[Tensor]:
         """Returns the attached tensors that are still alive.
@@ -221,7 +227,7 @@ class GradManager:
     def _look_up(self, lookup: Lookup) -> None:
         """Asks for the gradient of these rows."""
         held = Tensor(0.0)
-        held._hold(lookup.rows)  # the program may write to its own
+        held._hold(lookup.rows)  # the program may write to the tensor that it gave
         self._tape.watch(held)
         self._lookups.append(lookup._replace(rows=held))
 
@@ -332,7 +338,8 @@ class GradManager:
                         refuse_rows("make_allreduce_cb", lookup.shape)
                 wanted += [lookup.rows for lookup in lookups]
                 groups += [""] * len(lookups)
-            is_known = not wanted or any(self._tape.tracks(each) for each in ys)  # gradients of some go to other processes alone
+            # some gradients go only to other processes
+            is_known = not wanted or any(self._tape.tracks(each) for each in ys)
             grads = self._tape.backward(ys, dys, wanted, groups if any(groups) else []) if ys else ()
             if ys and not is_known and all(grad is None for grad in grads):
                 warnings.warn(
@@ -403,13 +410,13 @@ class GradManagerGroup:
 
 
 def _group_of(spec: AttachSpec) -> str:
-    """Over which processes backward adds up the gradient; "": none."""
+    """Returns the group of processes over which backward sums the gradient; "": none."""
     first = spec.callbacks[0] if spec.callbacks else None
     return first._group_key(spec.tensor()) if isinstance(first, ProcessSum) else ""
 
 
 def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None:
-    """group: of the processes whose gradients are in ``grad`` already."""
+    """group: the processes whose gradients are in ``grad`` already."""
     callbacks = spec.callbacks
     if group:
         first, *callbacks = callbacks
@@ -425,7 +432,7 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None
 
 
 def _gradients_by_rows(lookups: Iterable[Lookup], grads: Iterable[Any]) -> dict[int, list[RowGradient]]:
-    """By the id of the spec: the gradients of the lookups of its tensor."""
+    """Maps the id of each spec to the gradients of the lookups of its tensor."""
     found: dict[int, list[RowGradient]] = {}
     for lookup, grad in zip(lookups, grads, strict=True):
         if grad is not None:
@@ -459,7 +466,9 @@ def _refuse_examples(tensors: Iterable[Tensor]) -> None:
 
 
 def _as_list(value: Any, fits: Callable[[Any], bool], rule: str) -> list[Any]:
-    """None: nothing; one that fits: a list of it; several: a list of them. TypeError otherwise, with that rule."""
+    """Returns None as an empty list, one item as a list, several as a list. TypeError, which tells
+    this rule, for other things.
+    """
     if value is None:
         return []
     if fits(value):

@@ -95,7 +95,7 @@ class _Front:
 
 
 def _front(value: Any, axis: Any, where: str) -> Any:
-    """The argument with a `_Front` for each Tensor that has examples."""
+    """Returns the argument with a `_Front` for each Tensor that has examples."""
     if axis is None:
         return value
     branch = branch_of(value)

@@ -16,11 +16,13 @@ from ._batching_rules import NoRule
 __all__ = ["hessian", "jacobian", "jvp"]
 
 _Function = Callable[..., Tensor]
-_AT_ONCE = 1 << 24  # elements of the directions of one pass
+_AT_ONCE = 1 << 24  # the most elements in the directions of one pass
 
 
 class _Recorded:
-    """A call of a function whose gradients can be asked for ``times`` times. Tapes around it see all of it."""
+    """A recorded call of a function, whose gradients can be computed ``times`` times. Outer tapes
+    see all of it.
+    """
 
     def __init__(self, op: str, function: _Function, inputs: Sequence[Tensor], times: int = 1) -> None:
         require_tensors(op, *inputs)

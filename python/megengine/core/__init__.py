@@ -1,4 +1,4 @@
-"""What the Python layers share: the ops of the extension and helpers on them."""
+"""The ops of the extension and helpers on them, which all Python layers use."""
 
 from .._core import OperandError, OutOfMemoryError, Tensor, apply_const, convert_inputs
 from . import ops

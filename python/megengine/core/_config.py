@@ -1,4 +1,5 @@
-"""State behind ``megengine.config`` and the interpreter options: one table of them, each with who reads it; and properties
+"""State behind ``megengine.config`` and the interpreter options: one table of them, each with its
+reader; and properties
 of modules, so that ``config.async_level = 1`` runs a setter."""
 
 import os
@@ -16,12 +17,12 @@ _NO_WORKER = "eager calls have no worker thread"
 
 
 class Option(NamedTuple):
-    """One option: exactly one of reader, holds and ignored says what becomes of its value."""
+    """One option: exactly one of reader, holds and ignored tells how its value is used."""
 
     default: Any
-    variable: str = ""  # of the environment, for its first value
-    reader: str = ""  # the file that acts on it
-    holds: str = ""  # why what it asks for is so in any case
+    variable: str = ""  # the environment variable that sets the first value
+    reader: str = ""  # the file that reads it
+    holds: str = ""  # why it is always so
     ignored: str = ""  # why it changes nothing: a value that is not the default warns once
 
 
@@ -112,7 +113,7 @@ def set_option(name: str, value: int) -> None:
 
 @contextmanager
 def override(**values: Any) -> Iterator[None]:
-    """Options as given inside the block, as before after it."""
+    """Sets options inside a with-block."""
     before = {name: getattr(options, name) for name in values}
     try:
         for name, value in values.items():

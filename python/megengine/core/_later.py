@@ -11,7 +11,8 @@ from typing import Any
 def names_of(package: str, later: dict[str, str], missing: Callable[[str], Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A ``__getattr__`` and a ``__dir__`` for ``package``.
 
-    later: what a submodule brings, by the submodule; "" stands for submodules themselves. missing: raises the error for other names.
+    later: submodule -> the names that it defines; "" stands for submodules themselves. missing:
+    raises the error for other names.
     """
     homes = {name: f".{home}" if home else f".{name}" for home, names in later.items() for name in names.split()}
     modules = set(later.get("", "").split())

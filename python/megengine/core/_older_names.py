@@ -1,6 +1,8 @@
-"""The door to `_compat`: what older programs import is looked up there when nothing else has it.
+"""The door to `_compat`: names that older programs import are looked up there if no other module
+has them.
 
-`install` puts a finder behind all others, for paths of modules, and asks for names behind what the engine's own modules have. Until a
+`install` adds a last finder for paths of modules, and looks names up that the engine's own modules
+lack. Until a
 name is missing, nothing of `_compat` is loaded; nothing else of the engine knows it.
 """
 
@@ -57,7 +59,7 @@ def ask_for_names(module: ModuleType) -> None:
 
 
 def install() -> None:
-    """From here on older programs find what they import."""
+    """Lets older programs find the modules that they import, from this call on."""
     sys.meta_path.append(_Finder)
     for place in PLACES:
         ask_for_names(importlib.import_module(f"{_PACKAGE}.{place}".rstrip(".")))

@@ -1,4 +1,4 @@
-"""Where code comes from: this package, a library, or the program."""
+"""Tells where code comes from: this package, a library, or the program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def users_line() -> str:
 
 
 def users_level() -> int:
-    """The ``stacklevel``, for the caller of this, of the first line outside of the package: calls may be redirected on their way."""
+    """Returns the ``stacklevel`` of the first line outside of the package, as the caller of this
+    function counts it. Calls may be redirected on their way.
+    """
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -19,7 +19,7 @@ def enters(table: dict[Any, Any], keys: Iterable[Hashable]) -> Callable[[_Functi
 
 
 class WrongKey(KeyError):
-    """A KeyError that prints its lines: the class itself prints a repr, in which they are one."""
+    """A KeyError that prints its message in lines: KeyError itself prints a repr in one line."""
 
     __module__, __qualname__ = "builtins", "KeyError"
 

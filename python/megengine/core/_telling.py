@@ -1,4 +1,6 @@
-"""What a program is told once: what goes away, by one table, and what has no effect here."""
+"""Warnings that a program gets once: deprecations, from one table, and arguments without effect
+here.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ _told: set[Hashable] = set()
 
 
 def is_first(key: Hashable) -> bool:
-    """Whether this is the first call in the process with ``key``, which says what the program is told."""
+    """Whether this is the first call in the process with ``key``, which stands for a warning."""
     if key in _told:
         return False
     _told.add(key)
@@ -46,7 +48,8 @@ def is_first(key: Hashable) -> bool:
 
 
 def no_effect(where: str, why: str, /, **given: Any) -> None:
-    """A UserWarning for each of ``given`` that is not None, False or 0, the first time that ``where`` gets it.
+    """Warns once for each argument of ``where`` in ``given`` that is not None, False or 0: it has
+    no effect.
 
     For a parameter with another default, give a comparison: ``version=version != 2``.
     """
@@ -56,13 +59,15 @@ def no_effect(where: str, why: str, /, **given: Any) -> None:
 
 
 def warn_once(message: str, stacklevel: int = 2) -> None:
-    """A DeprecationWarning at the first call with this message. stacklevel: as of `warnings.warn`, from the caller."""
+    """Gives a DeprecationWarning at the first call with this message. stacklevel: that of
+    `warnings.warn`, counted from the caller.
+    """
     if is_first(message):
         warnings.warn(message, DeprecationWarning, stacklevel + 1)
 
 
 def warn_of(name: str, stacklevel: int = 2) -> None:
-    """`warn_once` about a name of the table."""
+    """Warns once about a name of the table."""
     until, instead = DEPRECATED[name]
     warn_once(f"{name} is deprecated and goes with megjit {until}: {instead}", stacklevel + 1)
 

@@ -1,6 +1,7 @@
 """Containers of tensors: lists, tuples, named tuples, dicts, slices and dataclasses, in one another.
 
-Everybody looks for tensors in these: traces, guards, batches and module graphs, whose arguments may be containers of other
+All look for tensors in these: traces, guards, batches and module graphs, whose arguments may be
+containers of other
 classes (`_graph.tree`). `traced_module.pytree` adds classes that programs register.
 """
 
@@ -12,18 +13,21 @@ from typing import Any, NamedTuple
 from ..tensor import Tensor
 
 LEAF = object()  # stands for a tensor
-PLAIN: dict[type, type] = {list: list, tuple: tuple, dict: dict}  # class of containers -> that of those made anew
+# class of a container -> class of its copies
+PLAIN: dict[type, type] = {list: list, tuple: tuple, dict: dict}
 
 
 class Branch(NamedTuple):
-    """A container of parts; what is no container and no `LEAF` is itself."""
+    """A container of parts. Other values stand for themselves, and `LEAF` for a tensor."""
 
     kind: type
     names: tuple[Any, ...] | None  # None: they are numbered
     parts: list[Any]
 
     def named(self, path: str) -> list[str]:
-        """How Python reaches the parts of a container that it reaches by ``path``."""
+        """Returns the Python expressions of the parts of a container whose own expression is
+        ``path``.
+        """
         if self.names is None:
             return [f"{path}[{number}]" for number in range(len(self.parts))]
         if issubclass(self.kind, dict):
@@ -46,7 +50,7 @@ class Branch(NamedTuple):
 
 
 def branch_of(value: Any) -> Branch | None:
-    """The container with its parts; None for what is none."""
+    """Returns a container with its parts; None for other values."""
     kind = type(value)
     if kind in (list, tuple):
         return Branch(kind, None, list(value))
@@ -62,7 +66,9 @@ def branch_of(value: Any) -> Branch | None:
 
 
 def opened(value: Any) -> Branch | None:
-    """`branch_of`, and lists, tuples and dicts of other classes: for those who make none anew."""
+    """Opens what `branch_of` opens and lists, tuples and dicts of other classes, for callers that
+    only read.
+    """
     if (branch := branch_of(value)) is not None:
         return branch
     if isinstance(value, dict):
@@ -70,11 +76,11 @@ def opened(value: Any) -> Branch | None:
     return Branch(type(value), None, list(value)) if isinstance(value, (list, tuple)) else None
 
 
-Opener = Callable[[Any], Branch | None]  # tells what is a container
+Opener = Callable[[Any], Branch | None]  # opens a container; None for a leaf
 
 
 def leaves(value: Any, branch_of: Opener = opened) -> Iterator[Any]:
-    """What stands in a tree, in order."""
+    """Iterates over the leaves of a tree, in order."""
     kind, parts = PLAIN.get(type(value)), value
     if kind is dict:
         parts = value.values()
@@ -101,9 +107,10 @@ def mapped(value: Any, each: Callable[[Any], Any], branch_of: Opener = branch_of
 
 
 def flatten(value: Any, found: list[Tensor], seen: dict[int, Branch] | None = None) -> Any:
-    """The shape of a tree: tensors are collected and replaced by `LEAF`, all else is kept.
+    """Returns the shape of a tree: tensors are collected and replaced by `LEAF`, all else is kept.
 
-    seen: where given, a container that stands in several places is one `Branch`, whose tensors are collected once.
+    seen: if given, a container that stands in several places becomes one `Branch`, whose tensors
+    are collected once.
     """
     if isinstance(value, Tensor):
         found.append(value)

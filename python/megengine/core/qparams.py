@@ -1,4 +1,4 @@
-"""Quantization parameters: how the integers of a quantized tensor stand for real values."""
+"""Quantization parameters, which relate the integers of a quantized tensor to real values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IN_FILES = "megengine.quantization.utils"  # where pickles, ours and those of M
 
 
 class QuantMode(Enum):
-    """Names how the range of a quantized tensor lies about 0.
+    """Names the position of a quantized tensor's range relative to 0.
 
     SYMMERTIC: 0 is the middle of the range. ASYMMERTIC: the range is that of the data, with a zero
     point. The spelling is that of MegEngine 1.x.

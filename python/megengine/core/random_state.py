@@ -1,4 +1,6 @@
-"""The random states of a process: the one that all draw from, and the one of dropout's masks, which differs between the ranks of a world."""
+"""The random states of a process: the default one, and that of dropout's masks, which differs
+between the ranks of a world.
+"""
 
 import os
 from collections.abc import Callable
@@ -10,7 +12,9 @@ from .._core import RandomState
 
 
 def fresh_seed() -> int:
-    """What generators without a seed of their own start from: the system's, for numpy.random takes long to load."""
+    """Returns a seed for generators without one of their own, from the system: numpy.random takes
+    long to load.
+    """
     return int.from_bytes(os.urandom(8), "little")
 
 
@@ -21,10 +25,10 @@ def default_random_state() -> RandomState:
 
 _default = _core.default_random_state()
 _default.seed(fresh_seed())
-_is_seeded = False  # by the program
+_is_seeded = False  # whether the program has set a seed
 _beside = 0  # seeds given by `seed_beside` since then
-_rank: int | None = None  # in a world of processes
-_of_rank = RandomState(0)  # lives as long as programs that draw from it
+_rank: int | None = None  # rank of this process in a world
+_of_rank = RandomState(0)  # kept alive by programs that draw from it
 _noise = _default
 
 
@@ -34,9 +38,9 @@ def noise_state() -> RandomState:
 
 
 def enter_world(rank: int | None, gather: Callable[[str], list[str]] | None = None) -> None:
-    """Initial weights are the same in all processes from here on, masks are not. rank: None when the world ends.
-
-    gather: gives what each process gave, by rank. A process whose program called `seed` keeps that seed; the others take rank 0's.
+    """Makes initial weights the same in all processes from here on, but not masks. rank: None when
+    the world ends. gather: returns the value of each process, by rank. A process whose program
+    called `seed` keeps that seed; the others take rank 0's.
     """
     global _rank, _noise
     _rank = rank
@@ -56,7 +60,7 @@ def state() -> list[int]:
 
 
 def restore(seed: int, counter: int, noise_counter: int) -> None:
-    """Go on where `state` was taken, in a world of any size."""
+    """Continues where `state` was taken, in a world of any size."""
     global _is_seeded, _beside
     _default.restore(seed, counter)
     _is_seeded, _beside = True, 0
@@ -79,7 +83,8 @@ def start(seed: int) -> None:
 
 
 def seed_beside() -> int | None:
-    """A seed of 32 bits for a generator of NumPy's, another one at each call; None if the program has not called `seed`.
+    """Returns a seed of 32 bits for a generator of NumPy, a new one at each call; None if the
+    program has not called `seed`.
 
     It follows from the default state and leaves it where it is, so that making a sampler does not change the weights that are drawn after it.
     """

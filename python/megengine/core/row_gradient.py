@@ -55,7 +55,7 @@ class RowGradient:
     [2.0, 2.0]
     """
 
-    _are_there = False  # programs that have none do not look for them in each step
+    _are_there = False  # programs without rows then skip the search in each step
 
     def __init__(self, rows: Tensor, values: Tensor, shape: tuple[int, ...]) -> None:
         RowGradient._are_there = True
@@ -136,7 +136,7 @@ def added(a: Any, b: Any) -> Any:
 
 
 def changed(grad: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """``change(grad)`` for a function of each element that keeps 0; of rows it is rows."""
+    """Returns ``change(grad)`` for an element-wise function that keeps 0; rows stay rows."""
     return RowGradient(grad.rows, change(grad.values), grad.shape) if isinstance(grad, RowGradient) else change(grad)
 
 
@@ -147,7 +147,9 @@ def set_to_zero(grad: Tensor | RowGradient) -> None:
 
 
 def refuse_rows(who: str, shape: tuple[int, ...], fix: str = "") -> NoReturn:
-    """TypeError: ``who`` needs the whole gradient. fix: another way than sparse=False."""
+    """Raises TypeError because ``who`` needs the whole gradient. fix: a way out besides
+    sparse=False.
+    """
     raise TypeError(
         f"{who} takes no gradient that is kept as rows, and the table of shape {shape} has one\n"
         f"  fix: look the table up with sparse=False{fix and ', or '}{fix}"

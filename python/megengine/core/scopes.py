@@ -1,4 +1,6 @@
-"""Scopes of names while a call is recorded: where in the tree of modules an op, and what it reads, stands."""
+"""Scopes of names while a call is recorded: the place of an op, and of what it reads, in the tree
+of modules.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def current() -> list[str]:
 
 
 def note_lookup(look: Callable[[], object]) -> None:
-    """In a recording for dump: the record stands as long as ``look`` finds what it finds now.
+    """Notes a look-up in a recording for dump, which is valid as long as ``look`` returns the same.
 
     Parameters
     ----------
@@ -69,7 +71,8 @@ def path() -> str:
 
 
 def note_name(tensor: Any, name: str) -> None:
-    """What the recorded call says of a tensor, and of its gradient."""
+    """Notes the names that the recorded call gives to a tensor and to its gradient."""
     _core.set_name(tensor, name)
     if tensor.grad is not None:
-        _core.set_name(getattr(tensor.grad, "values", tensor.grad), f"{name}.grad")  # or rows of one
+        # a gradient by rows is named by its values
+        _core.set_name(getattr(tensor.grad, "values", tensor.grad), f"{name}.grad")

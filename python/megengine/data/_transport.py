@@ -16,7 +16,7 @@ from typing import Any
 
 # Below this, one trip through the socket is cheaper than a memory file (both about 50 us).
 _INLINE_BYTES = 64 * 1024
-_ALIGN = 64  # bytes; what vector instructions like
+_ALIGN = 64  # bytes: an alignment for vector instructions
 
 
 def dump(message: object) -> tuple[bytes, list[memoryview]]:
@@ -58,7 +58,7 @@ def receive(connection: Connection) -> Any:
 
 
 def _offsets(sizes: list[int]) -> list[int]:
-    """Where each part begins; the last number is the size of the file (never 0)."""
+    """Returns the offset of each part; the last number is the size of the file (never 0)."""
     offsets = [0]
     for size in sizes:
         offsets.append(offsets[-1] + max(_ALIGN, -(-size // _ALIGN) * _ALIGN))

@@ -38,7 +38,9 @@ _worker_info: WorkerInfo | None = None
 
 
 class WorkerInfo:
-    """What a worker process knows about itself, read only: ``idx`` (its number), ``worker_num`` (how many there are), ``seed``."""
+    """Facts about a worker process, read only: ``idx`` (its number), ``worker_num`` (the number of
+    workers), ``seed``.
+    """
 
     idx: int
     worker_num: int
@@ -85,7 +87,7 @@ class EndOfStream:
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Ctrl-C inside of the block is heard at its end: workers are started and ended as a whole."""
+    """Defers Ctrl-C to the end of the block, so that all workers are started or ended."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
@@ -141,7 +143,8 @@ def _serve(link: Any, make_fetch: Callable[..., Any]) -> None:
 
 
 def _portable(error: BaseException) -> tuple[BaseException | None, str, str]:
-    """(the exception, or None if it cannot travel; its class name; its traceback as text)."""
+    """Returns (the exception, or None if it cannot travel; its class name; its traceback as text).
+    """
     text = "".join(traceback.format_exception(error))
     name = type(error).__name__
     try:
@@ -194,7 +197,7 @@ class WorkerPool:
 
     @property
     def capacity(self) -> int:
-        """How many tasks may wait at once."""
+        """The number of tasks that may wait at once."""
         return _PREFETCH * len(self._links)
 
     def __len__(self) -> int:
@@ -209,7 +212,7 @@ class WorkerPool:
         self._pending.append(worker)
 
     def result(self, timeout: float = 0) -> tuple[int, Any]:
-        """(worker, batch) of the oldest task. timeout: seconds; 0 waits for ever.
+        """Returns (worker, batch) of the oldest task. timeout: seconds; 0 waits for ever.
 
         Raises the worker's exception, or RuntimeError when the worker died or took too long.
         """

@@ -60,35 +60,36 @@ if TYPE_CHECKING:  # every checker knows this module, whose defaults say what a 
     import typing_extensions
 
     _Sample = typing_extensions.TypeVar("_Sample", covariant=True, default=Any)
-    _Array = typing_extensions.TypeVar("_Array", covariant=True, default=np.ndarray)  # or Tensor, with preload
+    # Tensor with preload
+    _Array = typing_extensions.TypeVar("_Array", covariant=True, default=np.ndarray)
     _S = TypeVar("_S", covariant=True)
     _Part = np.ndarray | np.generic | Tensor | float  # becomes one array of a batch
 
     class _ByIndex(Protocol[_S]):
-        """A dataset, as its __getitem__ is annotated."""
+        """The type of a dataset, by its annotated __getitem__."""
 
         def __getitem__(self, index: int, /) -> _S: ...
         def __len__(self) -> int: ...
 
     class _Stream(Protocol[_S]):
-        """A StreamDataset, as its __iter__ is annotated."""
+        """The type of a StreamDataset, by its annotated __iter__."""
 
         def __iter__(self) -> Iterator[_S]: ...
 
     class _Unknown:
-        """No sample is one, so that only samples of type Any are taken for it."""
+        """A type that no sample has, so that only samples of type Any match it."""
 
     class _Merged(Generic[_S]):
-        """A sample whose batch a collator of the user's makes."""
+        """The type of a sample whose batch the user's collator makes."""
 
     class _Applies(Protocol[_S]):
-        """A transform, as its apply is annotated."""
+        """The type of a transform, by its annotated apply."""
 
         def apply(self, input: Any, /) -> _S: ...
         def apply_batch(self, inputs: Sequence[Any], /) -> Any: ...
 
     class _Merges(Protocol[_S]):
-        """A collator, as its apply is annotated."""
+        """The type of a collator, by its annotated apply."""
 
         def apply(self, inputs: Any, /) -> _S: ...
 
@@ -160,7 +161,7 @@ class DataLoader(Generic[_Sample, _Array]):
     def __init__(self: DataLoader[_S, np.ndarray], dataset: _Data[_S], sampler: Sampler | None = None, transform: _SameStructure = None, collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[False] = False, parallel_stream: bool = False, *, divide: bool | None = None) -> None: ...
     @overload  # ... or tensors.
     def __init__(self: DataLoader[_S, Tensor], dataset: _Data[_S], sampler: Sampler | None = None, transform: _SameStructure = None, collator: None = None, num_workers: int = 0, timeout: int = 0, *, preload: Literal[True], parallel_stream: bool = False, divide: bool | None = None) -> None: ...
-    @overload  # What a transform or a collator returns is as its method says.
+    @overload  # The types of transforms and collators follow from their methods.
     def __init__(self: DataLoader[_S, np.ndarray], dataset: _Data[object], sampler: Sampler | None = None, *, transform: _Applies[_S], collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[False] = False, parallel_stream: bool = False, divide: bool | None = None) -> None: ...
     @overload
     def __init__(self: DataLoader[_S, Tensor], dataset: _Data[object], sampler: Sampler | None = None, *, transform: _Applies[_S], collator: None = None, num_workers: int = 0, timeout: int = 0, preload: Literal[True], parallel_stream: bool = False, divide: bool | None = None) -> None: ...
@@ -287,7 +288,7 @@ class PreLoader(Generic[_Batch]):
         return self
 
     def __len__(self) -> int:
-        """As of the loader: the batches of the whole pass, however many were given."""
+        """Returns the number of batches of the whole pass, whatever number has been given."""
         return len(self.sampler)  # type: ignore[arg-type]  # whose TypeError this is
 
     def __next__(self) -> _Batch:
@@ -310,7 +311,7 @@ class PreLoader(Generic[_Batch]):
             pass
 
     def _begun(self, leaf: Any) -> Any:
-        """A tensor, or one on its way, of an array or a number; strings and the like stay."""
+        """Starts the copy of an array or a number to the device; strings and the like stay."""
         is_array = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biufcV"
         return self._uploads.begin(leaf) if is_array or isinstance(leaf, (int, float)) else leaf
 
@@ -364,7 +365,7 @@ class _ParallelLoader(PreLoader[Any]):
         end = object()
         try:
             batch = next(self._batches, end)
-        except BaseException:  # an error, or Ctrl-C: in any case the workers go
+        except BaseException:  # an error, or Ctrl-C: the workers end in any case
             self._end()
             raise
         if batch is end:

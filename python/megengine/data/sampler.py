@@ -386,7 +386,7 @@ class Infinite(MapSampler):
         if name.startswith("__") or name in (
             "sampler",
             "sampler_iter",
-        ):  # not there yet: copying, unpickling
+        ):  # the attribute is missing during copying and unpickling
             raise AttributeError(name)
         return getattr(self.sampler, name)
 
@@ -418,7 +418,7 @@ def _check_weights(weights: Sequence[float], count: int) -> np.ndarray:
 
 
 def _place(world_size: int | None, rank: int | None) -> tuple[int, int]:
-    """(world_size, rank), from the process group where they are not given."""
+    """Returns (world_size, rank), from the process group where they are not given."""
     # A process that never imported the module is in no group; an import here could swallow a Ctrl-C.
     group = sys.modules.get(__name__.replace(".data.sampler", ".distributed.group"))
     if world_size is None:
@@ -434,7 +434,9 @@ def _place(world_size: int | None, rank: int | None) -> tuple[int, int]:
 
 
 def _common_seed(seed: int | None, world_size: int) -> int | None:
-    """All processes must shuffle alike, or samples would be used twice and others never."""
+    """Returns a seed that all processes share, so that they shuffle alike and each sample is used
+    once.
+    """
     if seed is not None:
         if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
             raise ValueError(f"seed must be an int from 0 to 2**32 - 1, got {seed!r}")
@@ -443,7 +445,7 @@ def _common_seed(seed: int | None, world_size: int) -> int | None:
         return random_state.seed_beside()
     if not group.is_distributed():
         return 0  # sharded by hand: no channel to agree on anything else
-    # The draw happens in any case: what NumPy gives the program later may not depend on mge.random.
+    # It draws in any case, so that NumPy's later numbers do not depend on mge.random.
     drawn, ours = int(np.random.randint(0, 2**31 - 1)), random_state.seed_beside()
     mine = drawn if ours is None else ours
     # As text: a call of the server takes numbers of 31 bits.

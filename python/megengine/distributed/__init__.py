@@ -42,7 +42,7 @@ if _typing.TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name in ("Client", "Server"):  # only who starts a world needs them
+    if name in ("Client", "Server"):  # only programs that start a world need them
         return getattr(_importlib.import_module(f"{__name__}.server"), name)
     if name in ("checkpoint", "fsdp", "ray"):
         return _importlib.import_module(f"{__name__}.{name}")
@@ -53,7 +53,9 @@ class _DistributedModule(_types.ModuleType):
     """This module, with ``backend`` as a property that can be set."""
 
     def __reduce__(self) -> tuple[_typing.Any, ...]:
-        """By its name, as all modules: cloudpickle, and so Ray, sends functions of programs with the modules that they name."""
+        """Pickles the module by its name: cloudpickle, and so Ray, sends functions with the modules
+        that they name.
+        """
         return _importlib.import_module, (self.__name__,)
 
     @property

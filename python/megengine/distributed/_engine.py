@@ -1,4 +1,4 @@
-"""Which engine moves tensors of the host between the processes of a world.
+"""Chooses the engine that moves host tensors between the processes of a world.
 
 ``local``: ours, for one machine: sockets, and reading what others have in their memory. ``mpi``: the cluster's own (`_mpi`).
 ``gloo``: a plug-in over libgloo, where the build found it. ``tcp``: ours, through sockets alone. ``auto`` decides by where the processes run. Tensors of GPUs go by NCCL where that is chosen
@@ -19,9 +19,9 @@ from ._environment import HAS_SERVER
 
 HOST_ENGINES = ("mpi", "gloo", "local", "tcp")
 BACKENDS = ("auto", "nccl", *HOST_ENGINES)
-_OF_VENDORS = ("rccl", "cncl", "hccl", "ucx", "shm")  # which older programs name
+_OF_VENDORS = ("rccl", "cncl", "hccl", "ucx", "shm")  # older programs name these
 COMM = "MEGJIT_COMM"
-# By how many machines a world spans, or how many of its processes are here: (variable, None or what it must differ from).
+# Variables that tell how many machines a world spans, or how many processes are here: (variable, None or the value from which it must differ).
 _SPANS = (
     ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"),
     ("MPI_LOCALNRANKS", "PMI_SIZE"),
@@ -41,7 +41,9 @@ def checked(name: str) -> str:
 
 
 def chosen(given: str) -> tuple[str, str]:
-    """(backend, engine for tensors of the host or "auto"): what the program gives, or else ``MEGJIT_COMM``. ValueError for an unknown name."""
+    """Returns (backend, engine for tensors of the host or "auto"), from the program's backend or
+    else ``MEGJIT_COMM``. ValueError for an unknown name.
+    """
     backend = checked(given)
     try:
         by_user = checked(os.environ.get(COMM) or "auto")
@@ -54,7 +56,7 @@ def chosen(given: str) -> tuple[str, str]:
 
 def is_mpis_turn() -> bool:
     """Whether ``auto`` means MPI: mpiexec or srun has started this process in a world of several machines, and mpi4py is installed."""
-    if HAS_SERVER in os.environ:  # a launcher of ours has
+    if HAS_SERVER in os.environ:  # our launchers set it
         return False
     for own, other in _SPANS:
         here = os.environ.get(own)
@@ -64,7 +66,9 @@ def is_mpis_turn() -> bool:
 
 
 def gloo() -> str:
-    """The file of the plug-in that exchanges tensors by Gloo. RuntimeError, with what to install, where it is not there."""
+    """The file of the plug-in that exchanges tensors by Gloo. RuntimeError, which tells what to
+    install, if it is missing.
+    """
     plugin = os.path.join(os.path.dirname(_core.__file__), "libmegjit_gloo.so")
     if not os.path.exists(plugin):
         raise RuntimeError(
@@ -87,7 +91,8 @@ def _has_gloo() -> bool:
 
 
 def machine() -> str:
-    """A name of this machine that no other one has; a container with a network of its own counts as one."""
+    """Returns a unique name of this machine; a container with a network of its own counts as one.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()}/{os.readlink('/proc/self/ns/net')}"
@@ -96,7 +101,9 @@ def machine() -> str:
 
 
 def settled(engine: str, told: list[str], rank: int = 0) -> str:
-    """The engine of a world whose processes told `place_of` of theirs, by rank. RuntimeError where they do not fit."""
+    """Returns the engine of a world from the `place_of` of each process, by rank. RuntimeError if
+    they do not match.
+    """
     engines, gloos, machines = zip(*(each.split(" ", 2) for each in told), strict=True)
     for other, its in enumerate(engines):
         if its != engines[0]:
@@ -122,7 +129,9 @@ def settled(engine: str, told: list[str], rank: int = 0) -> str:
 
 
 def place_of(engine: str, is_alone: bool) -> str:
-    """What a process tells the others on its way into the world. is_alone: all run on this machine."""
+    """Returns the text that a process tells the others when it joins: engine, gloo, machine.
+    is_alone: all processes run on this machine.
+    """
     return f"{engine} {'-' if is_alone or not _has_gloo() else 'gloo'} {machine()}"
 
 

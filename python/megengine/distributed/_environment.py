@@ -1,4 +1,6 @@
-"""What the launcher of the processes says of this one: rank, size of the world, where the others meet."""
+"""Reads what the launcher says about this process: its rank, the size of the world, the meeting
+place.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _LAUNCHERS = (
     ("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
-_FIRST_PORT, _PORTS = 20000, 10000  # those of jobs that name none
+_FIRST_PORT, _PORTS = 20000, 10000  # defaults for jobs that name none
 
 
 @dataclass
@@ -31,11 +33,13 @@ class Place:
     world_size: int
     rank: int
     device: int
-    starts_server: bool = False  # rank 0 does: nobody else has
+    starts_server: bool = False  # rank 0 starts it, as no launcher has
 
 
 def host_for(is_alone: bool) -> str:
-    """Where to listen: on the loopback, unless processes of the world run on other machines."""
+    """Returns the address to listen on: the loopback, unless processes of the world run on other
+    machines.
+    """
     return "127.0.0.1" if is_alone else "0.0.0.0"
 
 
@@ -79,7 +83,7 @@ def first_node(nodes: str) -> str:
 def _port(launcher: str) -> int:
     if "MASTER_PORT" in os.environ:
         port = _number("MASTER_PORT")
-        # The port is then that of torchrun's own store.
+        # In this case the port is that of torchrun's own store.
         return port + 1 if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else port
     if launcher == "SLURM":
         return _FIRST_PORT + _number("SLURM_JOB_ID") % _PORTS
@@ -89,7 +93,7 @@ def _port(launcher: str) -> int:
 
 
 def variables(place: Place, local_size: int, token: str) -> dict[str, str]:
-    """What says the same to a process that is started."""
+    """Returns the variables that tell the same to a process that is started."""
     return {
         "MASTER_ADDR": place.master_ip,
         "MASTER_PORT": str(place.port),

@@ -1,7 +1,7 @@
-"""What a data-parallel step takes in a world of any size: simulated from what it takes in one process.
+"""Simulates the time of a data-parallel step in a world of any size from its time in one process.
 
 In: seconds of the parts of a step, its gradients with the moments at which backward has them; how many processes, and the network. Out:
-seconds of the step. The formulas and their source stand in docs/distributed.md, "On paper".
+seconds of the step. The formulas and their source are in docs/distributed.md, "On paper".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from .. import _core
 
-_SMALL, _SLICE = 32 << 10, 2 << 20  # bytes, as backends/processes has them
+_SMALL, _SLICE = 32 << 10, 2 << 20  # bytes, the same as in backends/processes
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Step:
-    """What one process measured. forward, backward, update: seconds. gradients: in any order."""
+    """The measurements of one process. forward, backward, update: seconds. gradients: in any order.
+    """
 
     forward: float
     backward: float
@@ -42,7 +43,8 @@ class Step:
 class Network:
     """bandwidth: bytes a second that a process sends, and receives at the same time. latency: seconds of a message, beside its bytes.
 
-    is_ring: what NCCL does with large tensors; else what backends/processes does.
+    is_ring: whether exchanges go round a ring, as NCCL's do for large tensors; else they run as in
+    backends/processes.
     """
 
     processes: int
@@ -63,8 +65,8 @@ class Network:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds. bucketed: of a step that reduces buckets beside backward; of that exchange, which takes ``exchange``, ``hidden`` is the
-    part that costs nothing.
+    """Seconds. bucketed: a step that reduces buckets beside backward. exchange: all of its
+    exchanges. hidden: the part of these that costs nothing.
     """
 
     compute: float
@@ -78,7 +80,8 @@ class Forecast:
 
 
 def buckets_of(gradients: Sequence[Gradient], first: int, others: int) -> list[Gradient]:
-    """Gradients that travel together, in the order in which they are there (runtime/eager/gradient_sums.h).
+    """Groups gradients that travel together, in the order in which they are ready
+    (runtime/eager/gradient_sums.h).
 
     first, others: bytes of the first bucket, and of each other one.
     """
@@ -90,7 +93,9 @@ def buckets_of(gradients: Sequence[Gradient], first: int, others: int) -> list[G
 
 
 def forecast(step: Step, network: Network, bucket_sizes: tuple[int, int]) -> Forecast:
-    """Buckets of these sizes travel beside backward: one after the other, each from the moment when its last gradient is there."""
+    """Simulates buckets of these sizes that travel beside backward, one after the other, each once
+    its last gradient is ready.
+    """
     buckets = buckets_of(step.gradients, *bucket_sizes)
     end = 0.0
     for bucket in buckets:

@@ -1,8 +1,9 @@
-"""How a process finds the others of its world and connects with each of them.
+"""Finds the other processes of a world and connects with each of them.
 
 In: the world's key-value server. Out: a connected socket for each other process. Each listens
 on the loopback if the server does, else on all addresses, tells the server the one by which it reaches it, and connects to those of
-lower rank; both sides show that they have the token, by signing numbers that the other has drawn for this connection alone: what was overheard is of no use.
+lower rank; both sides show that they have the token, by signing numbers that the other has drawn
+for this connection alone, so overheard messages are of no use.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
                 sockets[other] = _connection_to(other, rank, addresses[other], client, deadline)
             while len(sockets) < size - 1:
                 other, connection = _next_caller(listener, rank, client._token, deadline)
-                if not rank < other < size or other in sockets:  # a process that has the token, but is of no world of ours
+                # a process that has the token, but belongs to another world
+                if not rank < other < size or other in sockets:
                     connection.close()
                     continue
                 sockets[other] = connection
@@ -53,7 +55,8 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
     for connection in sockets.values():
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that is gone says nothing
+        # a machine that is gone sends no error
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return [sockets[other].detach() if other != rank else -1 for other in range(size)]
 
 
@@ -81,7 +84,8 @@ def _next_caller(listener: socket.socket, rank: int, token: str, deadline: float
     while True:
         listener.settimeout(_left(deadline))
         connection, _ = listener.accept()
-        connection.settimeout(min(5.0, _left(deadline)))  # who says nothing holds up nobody for long
+        # a silent process delays the others only briefly
+        connection.settimeout(min(5.0, _left(deadline)))
         try:
             hello = receive(connection, _HELLO.size)
             answer = _HELLO.pack(secrets.token_bytes(_NONCE_BYTES), rank)

@@ -1,4 +1,5 @@
-"""Where the machines of a world meet that may grow and shrink: ``run --min-nodes A --max-nodes B``.
+"""The meeting of the machines of a world that may grow and shrink: ``run --min-nodes A --max-nodes
+B``.
 
 The machine that has the address ``--master-ip`` keeps the list; each ``run``, a node here, says twice a second what it does, and hears what to do.
 A node that says nothing for a while is gone. Rank 0 is on the machine that keeps the list.
@@ -20,16 +21,19 @@ from ._environment import TOKEN, Place
 from ._store import Connection, Failed, NoStore, WrongToken
 from .server import Server
 
-SECONDS_TO_COME = 10.0  # so long after the last one that came, a world begins that could have more nodes
-SECONDS_OF_SILENCE = 15.0  # after which a node is gone; one that ends its processes may say nothing for ten
-SECONDS_TO_MEET = 600.0  # so long too few wait for others
+SECONDS_TO_COME = 10.0  # wait for further nodes after the last one came
+# silence after which a node counts as gone; one that ends its processes may be silent for ten
+SECONDS_OF_SILENCE = 15.0
+SECONDS_TO_MEET = 600.0  # wait for the least number of nodes
 _BEAT_SECONDS = 0.5
 _ANSWER_SECONDS = 5.0
 
 
 @dataclass
 class Limits:
-    """How far a world may grow and shrink: fewest and most nodes, and how many times it starts again."""
+    """Limits of a world: the fewest and most nodes, and the number of times that it may start
+    again.
+    """
 
     least: int
     most: int
@@ -38,7 +42,7 @@ class Limits:
 
 @dataclass
 class _Node:
-    """What the list has of one ``run``."""
+    """The entry of the list for one ``run``."""
 
     processes: int
     seen: float
@@ -49,22 +53,25 @@ class _Node:
 
 @dataclass
 class _List:
-    """Who is there, and of whom the world consists. Its `beat` is all that nodes ask."""
+    """The list of nodes that are there and of those in the world. Nodes call only its `beat`."""
 
     limits: Limits
     keeper: str
-    number: int = field(default_factory=lambda: secrets.randbits(30))  # of the world that runs, or ran last
-    port: int = 0  # of that world's server, once it has one
+    # the number of the world that runs, or ran last
+    number: int = field(default_factory=lambda: secrets.randbits(30))
+    port: int = 0  # the port of that world's server; 0: none yet
     code: int | None = None  # once all is over
     nodes: dict[str, _Node] = field(default_factory=dict)
-    members: list[str] = field(default_factory=list)  # of the world that runs, by rank
+    members: list[str] = field(default_factory=list)  # the nodes of the world that runs, by rank
     done: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def beat(self, node: str, processes: int, doing: str, number: int) -> list[Any]:
-        """What the node is to do: ["wait"], ["begin", number, first rank, size, port], ["go on"], ["stop"] or ["over", exit code].
+        """Tells the node what to do: ["wait"], ["begin", number, first rank, size, port], ["go
+        on"], ["stop"] or ["over", exit code].
 
-        doing: "waits", "runs" or "done". number: of the world in which it does so, or, if it waits, of the last one that it was part of.
+        doing: "waits", "runs" or "done". number: the number of the world that it runs in or, if it
+        waits, of the last one that it was part of.
         """
         with self.lock:
             self._note(self.nodes.setdefault(node, _Node(processes, 0)), doing)
@@ -95,7 +102,7 @@ class _List:
                 self.code = 0
                 return
         has_failed = node in self.members and number == self.number and doing == "waits"
-        if has_failed or not self.nodes.keys() >= set(self.members):  # or one of them is gone
+        if has_failed or not self.nodes.keys() >= set(self.members):  # a member failed or is gone
             self.members, self.done = [], set()
             if self.limits.restarts == 0:
                 self.code = 1
@@ -106,7 +113,8 @@ class _List:
     def _begin(self) -> None:
         waiting = [self.keeper, *(name for name, each in self.nodes.items() if each.waits and name != self.keeper)]
         waited = time.monotonic() - max(self.nodes[name].came for name in waiting)
-        are_all = len(waiting) == len(self.nodes)  # else some end their processes, or are gone
+        # otherwise some are ending their processes, or are gone
+        are_all = len(waiting) == len(self.nodes)
         if len(waiting) >= self.limits.most or (len(waiting) >= self.limits.least and are_all and waited > SECONDS_TO_COME):
             self.members = waiting[: self.limits.most]
             self.number, self.port = (self.number + 1) % (1 << 30), 0
@@ -115,7 +123,9 @@ class _List:
 
 
 class Meeting:
-    """One ``run``'s side. Keeps the list itself where it has the address ``--master-ip``, and nobody else there does."""
+    """The side of one ``run``. It keeps the list if its machine has the address ``--master-ip`` and
+    no other process there keeps it.
+    """
 
     def __init__(self, master_ip: str, port: int, processes: int, limits: Limits, token: str) -> None:
         self._ip, self._port, self._processes, self._limits, self._token = master_ip, port, processes, limits, token
@@ -153,12 +163,16 @@ class Meeting:
             time.sleep(_BEAT_SECONDS / 2)
 
     def has_server(self, port: int) -> None:
-        """The world's server has its port: the others begin."""
-        if self._list is not None:  # it is: rank 0 is on the machine that keeps it
+        """Tells the port of the world's server, so that the others begin."""
+        # the server is local: rank 0 is on the machine that keeps the list
+        if self._list is not None:
             self._list.port = port
 
     def goes_on(self, doing: str) -> bool:
-        """Says, now and then, what this machine does ("runs" or "done"); False where its part is over: others have failed, or all are done."""
+        """Tells the list, now and then, what this machine does ("runs" or "done"); returns False if
+        its part
+        is over: others have failed, or all are done.
+        """
         now = time.monotonic()
         if now < self._next_beat:
             return True
@@ -188,7 +202,7 @@ class Meeting:
         self._server._serve()
 
     def _ask(self, doing: str) -> list[Any]:
-        """[""] where no answer comes; ["stop"] where none has come for long."""
+        """Asks the list; returns [""] if no answer comes, ["stop"] if none has come for long."""
         question = self._node, self._processes, doing, self._number
         if self._list is not None:
             return self._list.beat(*question)

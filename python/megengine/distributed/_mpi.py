@@ -23,13 +23,13 @@ _CONSTANTS = (
 )  # fmt: skip
 
 
-_ends_with_us = False  # else the program has imported it, and mpi4py ends it
+_ends_with_us = False  # otherwise the program has imported mpi4py, which ends MPI itself
 
 
 class Mpi:
     """This process's MPI, and a communicator of the world in the order of ranks.
 
-    Raises RuntimeError, with what to install or how to start, where MPI is not there, too old, or has another world.
+    Raises RuntimeError, with the way out, if MPI is missing or too old, or has another world.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -48,7 +48,9 @@ class Mpi:
         self._world = mpi.COMM_WORLD.Split(0, rank)
 
     def meet(self, place: Place) -> Server | None:
-        """Rank 0 starts the world's server and tells the others where; ``place`` is set to that. The server, in rank 0."""
+        """Starts the world's server in rank 0, which tells its address to the others; ``place``
+        gets it. Returns the server in rank 0.
+        """
         machines = self._world.allgather(_engine.machine())
         server, told = None, None
         if place.rank == 0:
@@ -60,15 +62,17 @@ class Mpi:
         return server
 
     def handles(self) -> tuple[str, int, dict[str, int]]:
-        """(a file that has MPI's functions, the communicator, constants by name): what `_core.World.use_mpi` takes."""
+        """Returns (a file that has MPI's functions, the communicator, constants by name): what
+        `_core.World.use_mpi` takes.
+        """
         number = {name: _unsigned(self._mpi._handleof(getattr(self._mpi, name))) for name in _CONSTANTS}
         number["IN_PLACE"] = _unsigned(int(self._mpi.IN_PLACE))
         return self._mpi.__file__, _unsigned(self._mpi._handleof(self._world)), number
 
     def end(self) -> None:
-        """At the end of a process whose world is well; all others do so, too."""
+        """Ends MPI in a process whose world had no failure; every process of the world calls it."""
         if _ends_with_us and not self._mpi.Is_finalized():
-            # It waits for the others, who may still ask the server of this process: mpi4py's would hold the interpreter.
+            # It waits for the others, which may still call the server of this process; mpi4py's own function would hold the interpreter.
             ctypes.CDLL(self._mpi.__file__).MPI_Finalize()
 
 
@@ -78,7 +82,7 @@ def _imported() -> Any:
         import mpi4py
 
         if "mpi4py.MPI" not in sys.modules:
-            mpi4py.rc.finalize = False  # who waits for a process that failed would wait for ever
+            mpi4py.rc.finalize = False  # a wait for a process that failed would never end
             _ends_with_us = True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

@@ -1,4 +1,5 @@
-"""Do the processes of a group exchange tensors from GPU to GPU, by NCCL, or through the host?
+"""Decides whether the processes of a group exchange tensors from GPU to GPU, by NCCL, or through
+the host.
 
 Each process says on its way into the world which NCCL and which GPU it has, or why none; from this list all decide alike.
 """
@@ -14,12 +15,14 @@ from ..logger import get_logger
 from ..tensor import Tensor
 from .group import WORLD, Group, _sd, get_backend, get_rank
 
-_ON = ("auto", "nccl")  # backends whose tensors of GPUs go by NCCL where it is there
+_ON = ("auto", "nccl")  # backends that exchange tensors of GPUs by NCCL if it is there
 _NONE = "none: "
 
 
 def own_place() -> tuple[str | None, str]:
-    """(this process's GPU, what it says of it): the version of NCCL and which GPU, or why there is none."""
+    """Returns this process's GPU, and a text about it: the version of NCCL and the GPU, or why
+    there is none.
+    """
     device = get_default_device()
     place, why_not = _core.nccl_place(device)
     return (_gpu_of(device), place) if place else (None, _NONE + why_not)
@@ -30,7 +33,7 @@ def _gpu_of(device: str) -> str:
 
 
 def why_not(ranks: list[int]) -> str:
-    """Why these processes do not exchange tensors by NCCL; "" where they do."""
+    """Returns the reason why these processes do not exchange tensors by NCCL; "" if they do."""
     places = {rank: (_sd.places or {}).get(rank, _NONE + "nobody asked") for rank in ranks}
     for rank, place in places.items():
         if place.startswith(_NONE):
@@ -48,7 +51,9 @@ def why_not(ranks: list[int]) -> str:
 
 
 def enter(first_operation: Callable[[Tensor], object]) -> None:
-    """Tell the others what this process has; where the world can, its first operation: all must take part in it, of messages only two do."""
+    """Tells the others about this process's NCCL and, if the world can use it, runs the first
+    operation, in which all must take part.
+    """
     _sd.gpu, place = own_place()
     _sd.places = dict(enumerate(_sd.world.gather(place)))
     if not is_chosen(WORLD, None):

@@ -1,4 +1,6 @@
-"""A process's piece of a tensor that a group holds once: laid flat, filled up with zeros and cut into as many equal parts as there are processes."""
+"""A process's part of a tensor that a group holds once. The tensor is laid flat, filled up with
+zeros and cut into equal parts, one for each process.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from .group import Group
 
 @dataclass(frozen=True)
 class Part:
-    """What a checkpoint writes. values: flat; the last one may go on behind the end, filled up with zeros. shape: of the whole. begin: where it lies
+    """A part that a checkpoint writes. values: flat; the last part may be filled up with zeros
+    behind the end. shape: that of the whole. begin: its offset
     in the whole, laid flat."""
 
     values: Tensor
@@ -32,11 +35,13 @@ class ShardedParameter(Parameter):
     _group: Group
 
     def _least_of_all(self, value: Tensor) -> Tensor:
-        """What amp asks: is it so in all processes?"""
+        """Tells amp whether a condition holds in all processes."""
         return all_reduce_min(value.astype("float32"), self._group)
 
     def _as_part(self, part: Tensor | None = None, shape: tuple[int, ...] | None = None) -> Part:
-        """shape: of the whole that ``part`` belongs to; that of the parameter unless given."""
+        """shape: the shape of the whole that ``part`` belongs to; that of the parameter unless
+        given.
+        """
         part = self if part is None else part
         return Part(part, self._shape_of_whole if shape is None else shape, self._group.rank * part._tuple_shape[0])
 
@@ -55,21 +60,22 @@ class ShardedParameter(Parameter):
 
 
 def whole_shape(tensor: Tensor) -> tuple[int, ...]:
-    """The tensor's shape; of what it is a part, where it is one."""
+    """Returns the shape of a tensor; for a part, that of its whole."""
     return tensor._shape_of_whole if isinstance(tensor, ShardedParameter) else tensor._tuple_shape
 
 
 def whole_array(tensor: Tensor, value: Tensor, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """``value``, which belongs to ``tensor``; where that is a part, of all processes, which call it together.
+    """Returns ``value``, which belongs to ``tensor``; if that is a part, joined from all processes,
+    which call this together.
 
-    shape: of the whole; that of ``tensor`` unless given."""
+    shape: that of the whole, by default that of ``tensor``."""
     if isinstance(tensor, ShardedParameter):
         value = whole_of(all_gather(value, tensor._group), tensor._shape_of_whole if shape is None else shape)
     return value.numpy()
 
 
 def own_array(tensor: Tensor, whole: np.ndarray) -> np.ndarray:
-    """The inverse: what ``tensor`` has of an array of the whole's size."""
+    """The inverse: returns the part of a whole array that belongs to ``tensor``."""
     if not isinstance(tensor, ShardedParameter):
         return whole.reshape(tensor._tuple_shape)
     size = tensor._group.size

@@ -1,8 +1,10 @@
 """Calls over TCP: a client asks a server for one of its methods by name.
 
-Both begin with a greeting and a number that they draw for this connection. Behind it each message is its length (4 bytes), a signature (32 bytes)
-and JSON: [method, arguments] there, {"result": value} or {"error": text} back. Signed with the world's token are both numbers, the
-side, the message's place and the message: the token never travels, and what was overheard is of no use.
+Both sides begin with a greeting and a random number for this connection. Each later message is its
+length (4 bytes), a signature (32 bytes)
+and JSON: [method, arguments] there, {"result": value} or {"error": text} back. The world's token
+signs both numbers, the side, the message's place and the message. The token itself is never sent,
+and overheard messages are of no use.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from collections.abc import Mapping
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
-MOST_BYTES = 64 << 20  # of one message
+MOST_BYTES = 64 << 20  # bytes of one message
 _GREETING, _NONCE_BYTES, _SIGNATURE_BYTES = b"megjit store 1\n", 16, 32
 _LENGTH = struct.Struct(">I")
-_TURNED_AWAY = 0xFFFF_FFFF  # in place of a length
-_GREETING_SECONDS = 10.0  # who says nothing holds no thread for long
+_TURNED_AWAY = 0xFFFF_FFFF  # stands where other messages have a length
+_GREETING_SECONDS = 10.0  # seconds after which a silent client is dropped
 
 
 class NoStore(Exception):
-    """What answers is another program."""
+    """Raised when another program than our server answers."""
 
 
 class WrongToken(Exception):
@@ -52,7 +54,9 @@ class _Stream:
         self._sent += 1
 
     def receive(self) -> Any:
-        """Raises WrongToken for what is not signed with the token, OSError where the connection ends."""
+        """Receives a message. WrongToken if it is not signed with the token, OSError if the
+        connection ends.
+        """
         (length,) = _LENGTH.unpack(receive(self._connection, _LENGTH.size))
         if length > MOST_BYTES:
             raise WrongToken
@@ -85,7 +89,7 @@ class Connection:
         self._stream = _Stream(self._socket, token, own + rest[-_NONCE_BYTES:], (b"client", b"server"))
 
     def call(self, method: str, arguments: tuple[Any, ...], seconds: float) -> Any:
-        """What the method gives; Failed when it raises an error."""
+        """Returns the result of the method. Failed if it raises an error."""
         self._socket.settimeout(seconds)
         self._stream.send([method, list(arguments)])
         answer = self._stream.receive()
@@ -97,12 +101,12 @@ class Connection:
         self._socket.close()
 
     def __del__(self) -> None:
-        if "_socket" in self.__dict__:  # else nobody answered
+        if "_socket" in self.__dict__:  # otherwise nothing answered
             self.close()
 
 
 class _Handler(BaseRequestHandler):
-    """Answers one connection, in a thread of its own, and turns away who does not have the token."""
+    """Answers one connection, in its own thread, and refuses clients without the token."""
 
     server: StoreServer
 
@@ -110,7 +114,8 @@ class _Handler(BaseRequestHandler):
         connection: socket.socket = self.request
         connection.settimeout(_GREETING_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that is gone says nothing
+        # a machine that is gone sends no error
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, seconds in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10)):
             connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
         try:
@@ -153,15 +158,15 @@ class StoreServer(ThreadingTCPServer):
     def __init__(self, address: tuple[str, int], token: str) -> None:
         self.token = token
         self.methods: object = None
-        self.clients: set[_Handler] = set()  # connections of those who have the token
+        self.clients: set[_Handler] = set()  # connections of clients that have the token
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a stranger's bytes are no matter of this program's output."""
+        """Ignores an error: a stranger's bytes must not show in this program's output."""
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes. Raises OSError where the connection ends before."""
+    """Receives exactly ``count`` bytes. OSError if the connection ends before."""
     data = bytearray(size)
     view, done = memoryview(data), 0
     while done < size:
@@ -173,7 +178,9 @@ def receive(connection: socket.socket, size: int) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it, bytes as text. Raises TypeError for what does not arrive as it is."""
+    """Returns a value as JSON holds it, bytes as text. TypeError for a value that JSON would
+    change.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, (bytes, bytearray)):

@@ -1,4 +1,6 @@
-"""The secret that the processes of one world share: who does not have it can neither ask the server nor connect."""
+"""The secret that the processes of one world share: a process without it can neither ask the server
+nor connect.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ._environment import TOKEN
 def shared_token() -> str:
     """``MEGENGINE_DISTRIBUTED_TOKEN``; else the content of a file that only this user can read, made at the first use.
 
-    Machines with a home folder of their own need the variable.
+    Machines that do not share a home folder need the variable.
     """
     given = os.environ.get(TOKEN)
     if given:

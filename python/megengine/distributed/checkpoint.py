@@ -1,6 +1,7 @@
 """Checkpoints of a world: each process writes its part in the background, while training goes on; any number of processes reads them.
 
-A checkpoint is a folder: a file of arrays for each process, and a manifest, which is renamed to its place last: what has one is whole.
+A checkpoint is a folder: a file of arrays for each process, and a manifest, which is renamed to its
+place last: a folder that has one is complete.
 The processes agree by the world's server; the folder lies where all of them reach it.
 """
 
@@ -39,8 +40,8 @@ _MANIFEST = "manifest.json"
 _PIECE = 16 << 20  # bytes that are read at once
 _Array = Tensor | np.ndarray | Part
 
-_pending: _Saving | None = None  # at most one
-_saved = 0  # how many, the same in all processes
+_pending: _Saving | None = None  # only one save runs at a time
+_saved = 0  # number of saves, the same in all processes
 
 
 def save(folder: str | os.PathLike[str], state: Mapping[str, Any], step: int) -> None:
@@ -53,7 +54,8 @@ def save(folder: str | os.PathLike[str], state: Mapping[str, Any], step: int) ->
     state : mapping of str
         Modules, optimizers and others with a ``state_dict``; tensors, arrays, numbers, texts, None,
         and lists, tuples and dicts of these. Values are those at the call. It has the same form in
-        all processes; of what is not sharded they have the same values, and each writes a part.
+        all processes; values that are not sharded are the same in all, and each writes a part of
+        them.
     step : int
         Its number, from 0.
 
@@ -125,7 +127,7 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], int] | None:
     Returns
     -------
     (dict of str, int) or None
-        State and step; None where there is no checkpoint. Of what had a ``state_dict`` it is what
+        State and step; None if there is no checkpoint. Of what had a ``state_dict`` it is what
         ``load_state_dict`` takes. Random states go on where they were: each process's own in a world of the
         same size, else those of rank 0.
 
@@ -164,7 +166,9 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], int] | None:
 
 
 def _encoded(value: Any, arrays: dict[str, _Array], where: str, as_arrays: bool) -> Any:
-    """As JSON, arrays by their names. as_arrays: tensors come back as arrays, as those of a state_dict."""
+    """Writes a value as JSON, arrays by their names. as_arrays: tensors come back as arrays, like
+    those of a state_dict.
+    """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, ShardedParameter):
@@ -186,7 +190,8 @@ def _encoded(value: Any, arrays: dict[str, _Array], where: str, as_arrays: bool)
     if hasattr(value, "_state_of_parts"):
         return _encoded(value._state_of_parts(), arrays, where, as_arrays=True)
     if hasattr(value, "state_dict"):
-        has_handles = "keep_var" in inspect.signature(value.state_dict).parameters  # whose values need no copy
+        # their values need no copy
+        has_handles = "keep_var" in inspect.signature(value.state_dict).parameters
         return _encoded(value.state_dict(**({"keep_var": True} if has_handles else {})), arrays, where, as_arrays=True)
     raise TypeError(
         f"checkpoint.save: {where} is of type {type(value).__name__}\n"
@@ -195,7 +200,9 @@ def _encoded(value: Any, arrays: dict[str, _Array], where: str, as_arrays: bool)
 
 
 def _noted(value: Any, arrays: dict[str, _Array], where: str) -> str:
-    """Its name. A tensor is not copied: its value does not change, its handle gets others."""
+    """Notes an array and returns its name. A tensor is not copied: its value never changes, only
+    its handle gets new ones.
+    """
     name = str(len(arrays))
     dtype = np.dtype((value.values if isinstance(value, Part) else value).dtype)
     if not can_hold(dtype):
@@ -224,7 +231,9 @@ def _shape(value: _Array) -> list[int]:
 
 
 def _own(arrays: Mapping[str, _Array], rank: int, size: int) -> dict[str, tuple[Tensor | np.ndarray, int]]:
-    """What this process writes, by name, and where that begins in the whole: its parts, and of the rest about as many bytes as each other one."""
+    """Returns what this process writes, by name, with its offset in the whole: its own parts, and
+    its share of the other bytes.
+    """
     loads = [(0, each) for each in range(size)]
     own: dict[str, tuple[Tensor | np.ndarray, int]] = {}
     by_bytes = sorted(arrays.items(), key=lambda item: (-math.prod(_shape(item[1])), item[0]))
@@ -264,13 +273,13 @@ class _Saving(threading.Thread):
     def run(self) -> None:
         try:
             self.why = self._follow(self._client) if self._client is not None and self._rank else self._lead()
-        except RuntimeError as error:  # of the world: a process is gone
+        except RuntimeError as error:  # the world ended, because a process is gone
             self.why = str(error)
         if self.why:
             get_logger(__name__).warning("the checkpoint of step %d was not written: %s", self._step, self.why)
 
     def _lead(self) -> str:
-        """Rank 0: begin, write, wait for the others, end."""
+        """Runs in rank 0: begins, writes, waits for the others, ends."""
         why = self._or_why(self._begin)
         self._tell("begin", why)
         if why:
@@ -314,7 +323,7 @@ class _Saving(threading.Thread):
     def _begin(self) -> None:
         os.makedirs(self._place, exist_ok=True)
         if os.path.exists(manifest := os.path.join(self._place, _MANIFEST)):
-            os.remove(manifest)  # of an earlier run: it is not whole from here on
+            os.remove(manifest)  # an earlier run left it; it is incomplete from here on
 
     def _written(self) -> dict[str, Any]:
         """Writes this process's file. Returns what the manifest says of it, or why it could not be written."""
@@ -347,7 +356,7 @@ class _Saving(threading.Thread):
 
 
 class _Counted:
-    """What goes through to a file, with its length and checksum."""
+    """A file that counts the bytes written to it and computes their checksum."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -375,7 +384,7 @@ def _steps(folder: str) -> list[str]:
 
 
 def _newest(folder: str) -> tuple[str, dict[str, Any], dict[str, np.ndarray], list[dict[str, Any]]] | None:
-    """Name and content of the newest one that is whole."""
+    """Returns name and content of the newest complete checkpoint."""
     wrong = ""
     for name in reversed(_steps(folder)):
         path = os.path.join(folder, name)
@@ -392,7 +401,9 @@ def _newest(folder: str) -> tuple[str, dict[str, Any], dict[str, np.ndarray], li
 
 
 def _read(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Manifest, whole arrays by name, and the random states by rank. Damaged or OSError where one file is not what was written."""
+    """Reads the manifest, whole arrays by name, and the random states by rank. Damaged or OSError
+    if a file is not as it was written.
+    """
     with open(os.path.join(path, _MANIFEST)) as text:
         manifest = parse(text.read())
     arrays: dict[str, np.ndarray] = {}

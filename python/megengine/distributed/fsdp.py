@@ -1,6 +1,7 @@
 """Modules whose parameters a group holds once: each process a part, gathered for the layer that computes (ZeRO, stage 3).
 
-`fully_shard` cuts the parameters, and what belongs to them, as gradients and the optimizer's state, is cut like them. A layer's
+`fully_shard` cuts the parameters; their gradients and the optimizer's states are cut like them. A
+layer's
 forward gathers its own; in a traced step they are let go of behind it and gathered again for backward
 (jit/plan/passes/rematerialize.cpp), and the memory plan counts them.
 """
@@ -142,13 +143,15 @@ def _cut_in_place(parameter: Any, group: Group) -> None:
 
 
 def _forward(module: Any, forward: Callable[..., Any], is_whole: bool, reduce_method: str, *args: Any, **kwargs: Any) -> Any:
-    """In place of ``module.forward``."""
+    """Runs in place of ``module.forward``."""
     with _Gathered(list(module.modules()) if is_whole else [module], reduce_method):
         return forward(*args, **kwargs)
 
 
 def _parts_in(container: Any) -> Iterator[_Place]:
-    """Where parts lie: attributes of a module, and what lists and dicts among these hold."""
+    """Iterates over the parts of a module: in its attributes, and in the lists and dicts among
+    these.
+    """
     for key, value in container.items() if isinstance(container, dict) else enumerate(container):
         if isinstance(value, ShardedParameter):
             yield container, key
@@ -157,7 +160,9 @@ def _parts_in(container: Any) -> Iterator[_Place]:
 
 
 class _Gathered:
-    """While it lasts the modules have whole parameters. (No generator: errors are to name the line that calls forward.)"""
+    """Gives the modules whole parameters while it lasts. (No generator: errors are to name the line
+    that calls forward.)
+    """
 
     def __init__(self, modules: Sequence[Any], reduce_method: str) -> None:
         self._modules, self._reduce_method = modules, reduce_method
@@ -177,7 +182,9 @@ class _Gathered:
 
 
 def _wholes_of(parts: list[ShardedParameter], reduce_method: str) -> list[Tensor]:
-    """The parameters in their order. Small ones are gathered together, and no op stands between a layer's exchanges."""
+    """Gathers the parameters in their order. Small ones are gathered together, and no op stands
+    between a layer's exchanges.
+    """
     together: dict[Any, list[int]] = {}
     for i, part in enumerate(parts):
         is_small = part.dtype.itemsize * part._tuple_shape[0] <= _SMALL

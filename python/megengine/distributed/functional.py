@@ -480,13 +480,17 @@ def remote_recv(
 
 
 def _host() -> str:
-    """Where tensors that come through the host lie: with new ones, unless those are on a GPU."""
+    """Returns the device of tensors that come through the host: that of new tensors, unless it is a
+    GPU.
+    """
     default = get_default_device()
     return "cpu0" if _core.physical_name(default).startswith("gpu") else default
 
 
 def _announced(key: str) -> Any:
-    """What the sender of a message says of it. Meanwhile what a group holds back is sent to those who begin to receive it: they may send after that."""
+    """Waits for what the sender says about a message. Meanwhile messages that a group holds back go
+    to processes that receive them: they may send after that.
+    """
     while True:
         held = _sd.held_messages or {}
         found = get_client()._pop_message(key, list(held))
@@ -563,7 +567,9 @@ _MODES: dict[str, Callable[[Tensor, Group, int, int], Tensor | None]] = {
 
 
 def _run(name: str, inp: Tensor, group: Group, **attributes: Any) -> Tensor | None:
-    """The op's result, where this process has one; else its part in the backward pass is noted."""
+    """Runs the op and returns its result; if this process has none, notes its part in the backward
+    pass.
+    """
     if not isinstance(inp, Tensor):
         raise TypeError(f"{name} takes a Tensor, got a {type(inp).__name__}")
     if name in _NEED_SIZE:
@@ -572,7 +578,7 @@ def _run(name: str, inp: Tensor, group: Group, **attributes: Any) -> Tensor | No
         attributes["is_root"] = group.rank == 0
     as_is = not inp.device.physical_name.startswith("gpu") or _nccl.serves(name, inp, group)
     results = getattr(ops, name)(inp if as_is else inp.to("cpu0"), group=group.key, **attributes)
-    if not isinstance(results, tuple):  # only what orders operations
+    if not isinstance(results, tuple):  # only messages that order operations
         note_remote(results)
         return None
     return results[0] if as_is else results[0].to(inp.device)
@@ -601,7 +607,7 @@ def _cut(inp: Tensor, group: Group, axis: int) -> Tensor:
 
 
 def _joined(parts: Tensor, axis: int) -> Tensor:
-    """The inverse: what lies along the first axis is joined along ``axis``."""
+    """The inverse: joins the parts along the first axis along ``axis``."""
     rank = len(parts._tuple_shape) - 1
     if not -rank <= axis < rank:
         raise ValueError(f"there is no axis {axis} to join tensors of shape {parts._tuple_shape[1:]} along")

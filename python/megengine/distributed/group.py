@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StaticData:
-    """What ``init_process_group`` has set for this process; None before."""
+    """The state that ``init_process_group`` sets for this process; its fields are None before."""
 
     server: Any = None
     client: Client | None = None
@@ -35,22 +35,23 @@ class StaticData:
     device: int | None = None
     backend: str | None = None
     device_type: str | None = None
-    engine: str | None = None  # what moves tensors of the host
+    engine: str | None = None  # the engine that moves host tensors
     mpi: Mpi | None = None
-    machines: list[str] | None = None  # by rank: a name of its machine
+    machines: list[str] | None = None  # the name of each rank's machine
     has_failed: bool = False
     world: Any = None  # the connections, of _core
-    seconds: float = 600.0  # how long an operation waits for what others do
-    messages: dict[str, int] | None = None  # how many went each way between two processes
-    group_depth: int = 0  # how many groups of messages have begun
-    held_messages: dict[str, int] | None = None  # of such a group: under which key the receiver finds what was sent -> its rank
+    seconds: float = 600.0  # how long an operation waits for other processes
+    messages: dict[str, int] | None = None  # number of messages each way between two processes
+    group_depth: int = 0  # number of open groups of messages
+    # the key under which a receiver finds a held message -> the receiver's rank
+    held_messages: dict[str, int] | None = None
     sends_by_nccl: bool = False  # messages, too
-    gpu: str | None = None  # "gpu0": on which this process exchanges tensors by NCCL
-    places: dict[int, str] | None = None  # by rank: its NCCL and its GPU, or why it has none
+    gpu: str | None = None  # the GPU, "gpu0", on which this process exchanges tensors by NCCL
+    places: dict[int, str] | None = None  # for each rank its NCCL and its GPU, or why it has none
 
     @property
     def machine_ranks(self) -> list[int] | None:
-        """The processes on this one's machine."""
+        """Returns the ranks of the processes on this machine."""
         if self.world_size is None or self.proc_rank is None:
             return None
         machines = self.machines or [""] * self.world_size
@@ -58,7 +59,8 @@ class StaticData:
 
 
 _sd = StaticData()
-at_entry: list[Callable[[], None]] = []  # what the modules that stand on this one do once the world is connected
+# functions that other modules run once the world is connected
+at_entry: list[Callable[[], None]] = []
 
 
 class Group:
@@ -287,7 +289,7 @@ def set_timeout(seconds: float) -> None:
 
 
 def _prepare(engine: str, place: Place) -> str:
-    """The engine, once MPI is there where that is it; the world has a server then, if rank 0 is to start one."""
+    """Returns the engine. It starts MPI if that is chosen, and the world's server in rank 0."""
     is_guess = engine == "auto" and _engine.is_mpis_turn()
     if engine == "mpi" or is_guess:
         from ._mpi import Mpi  # slow to import
@@ -312,7 +314,7 @@ def _prepare(engine: str, place: Place) -> str:
 
 
 def _connect(engine: str) -> None:
-    """Connections with all others; from here on they are told when this process fails."""
+    """Connects with all others; from here on they learn when this process fails."""
     from ._joining import connect  # slow to import
 
     if not hasattr(_core, "World"):
@@ -346,7 +348,9 @@ _hooks_are_installed = False
 
 
 def _install_hooks() -> None:
-    """An error that ends the program reaches the other processes; a forked child holds no connections open."""
+    """Installs hooks: an error that ends the program reaches the other processes, and a forked
+    child closes its connections.
+    """
     global _hooks_are_installed
     if _hooks_are_installed:
         return
@@ -365,7 +369,7 @@ def _install_hooks() -> None:
 
 
 def _finish() -> None:
-    """What others still need of this process's GPU has been done."""
+    """Waits for work on this process's GPU that other processes need, and ends MPI."""
     if _sd.gpu is not None:
         _core.synchronize()
     if _sd.mpi is not None and _sd.world is not None:
@@ -375,19 +379,19 @@ def _finish() -> None:
 
 
 def check_device_type(device_type: str) -> None:
-    """ValueError for a kind of device that is unknown."""
+    """Raises ValueError for a kind of device that is unknown."""
     if device_type not in (known := ("xpu", "cpu", "gpu", "cuda")):
         raise ValueError(f"device_type: {device_type!r} is not one of {', '.join(known)}")
 
 
 def _use_device(device_type: str, device: int) -> None:
-    """Computations of this process go to its GPU; on a machine without one the default stays."""
+    """Makes this process compute on its GPU; on a machine without one the default stays."""
     if device_type in ("xpu", "gpu", "cuda") and get_device_count("gpu") > 0:
         set_default_device(f"gpu{device}")
 
 
 def _forget() -> None:
-    """Be a single process again."""
+    """Makes this process a single one again."""
     if _sd.sends_by_nccl:
         _core.set_exchanging_device(None)
     if _sd.world is not None:

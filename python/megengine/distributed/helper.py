@@ -233,7 +233,7 @@ def set_bucket_sizes(first: int = 1 << 20, others: int = 25 << 20) -> None:
 
 
 def _check_is_whole(what: str, tensor: Tensor | None) -> None:
-    """ValueError for a part: other processes have other parts."""
+    """Raises ValueError for a part: other processes have other parts."""
     if isinstance(tensor, ShardedParameter):
         raise ValueError(
             f"{what}: a parameter of shape {tensor._shape_of_whole} is cut by fully_shard, and each process has another part of it\n"

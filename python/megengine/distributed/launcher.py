@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     _S = TypeVar("_S")
 
     class _Function:
-        """What a `launcher` given options alone takes."""
+        """The decorator that `launcher` returns when it is given options alone."""
 
     class _Launched:
-        """What it makes of that."""
+        """The function that the decorator returns."""
 else:
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
 
 WARN_SUBPROCESS_EXIT_WITHOUT_RETURN = "subprocess exited with code 0 but did not return a value"
 
-_LAST_WORDS_SECONDS = 3.0  # so long, after one process failed, the others may say why
+_LAST_WORDS_SECONDS = 3.0  # time for others to give a reason after one failed
 
 
 class launcher(Generic[_P, _R]):
@@ -218,7 +218,9 @@ class _Worker:
         theirs.close()
 
     def outcome(self) -> tuple[bool, Any]:
-        """(whether it went well, result or traceback), once the process has answered or ended."""
+        """Returns (whether it went well, result or traceback), once the process has answered or
+        ended.
+        """
         try:
             good, content = self.link.recv()
             return good, pickle.loads(content) if good else content
@@ -246,7 +248,8 @@ def _run(
 ) -> None:
     """Body of a worker process."""
     _end_with_parent()
-    os.register_at_fork(after_in_child=link.close)  # the launcher learns by its end that this process has ended
+    # its end tells the launcher that this process has ended
+    os.register_at_fork(after_in_child=link.close)
     _forget()  # a forked child of a process group is not in it
     if token is not None:
         os.environ[TOKEN] = token
@@ -266,7 +269,7 @@ def _run(
 
 
 def _end_with_parent() -> None:
-    """This process is killed when the thread that started it ends, however that ends: it waits for this process."""
+    """Lets the system kill this process when the thread that started it ends."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -276,7 +279,7 @@ def _results(workers: list[_Worker], server: Server | None) -> list[Any]:
     from multiprocessing.connection import wait
 
     results: list[Any] = [None] * len(workers)
-    failed: dict[int, Any] = {}  # by rank
+    failed: dict[int, Any] = {}  # rank -> its error
     waiting: dict[Any, int] = {worker.link: index for index, worker in enumerate(workers)}
     try:
         while waiting:
@@ -311,14 +314,16 @@ def _results(workers: list[_Worker], server: Server | None) -> list[Any]:
 
 
 def _causes(workers: list[_Worker], failed: dict[int, Any], server: Server | None) -> set[int]:
-    """Ranks that failed by themselves: those that ended without a word, or else the first one that told the others."""
+    """Returns the ranks that failed first: those that ended without a reason, or else the first
+    that told one.
+    """
     silent = {each.rank for each in workers if each.rank in failed and each.process.exitcode}
     told = server._first_failed() if server is not None else set()
     return silent or told or set(failed)
 
 
 def _device_count() -> int:
-    """Number of GPUs, or 1: without one, one process on the CPU."""
+    """Returns the number of GPUs, or 1 for one process on the CPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible == "":
         return 1

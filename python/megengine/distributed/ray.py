@@ -15,7 +15,7 @@ from ._environment import LOOPBACK, TOKEN
 from ._token import new_token
 from .helper import get_free_ports
 
-_LAST_WORDS_SECONDS = 5.0  # so long, after one process failed, the others may say why
+_LAST_WORDS_SECONDS = 5.0  # time for others to give a reason after one failed
 
 
 def run(
@@ -91,7 +91,7 @@ def run(
 
 
 class _Failed(Exception):
-    """Which process failed, and why."""
+    """Raised when a process failed, with its rank and the reason."""
 
 
 def _imported() -> Any:
@@ -108,11 +108,11 @@ class _Worker:
     def __init__(self, rank: int) -> None:
         self._rank = rank
 
-    def __repr__(self) -> str:  # with which Ray begins lines of output
+    def __repr__(self) -> str:  # Ray begins lines of output with this
         return f"rank {self._rank}"
 
     def place(self) -> tuple[str, str, int]:
-        """(node, its address, a port that is free there)."""
+        """Returns (node, its address, a port that is free there)."""
         import ray
 
         return ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), get_free_ports(1)[0]
@@ -171,7 +171,7 @@ class _World:
             self._end(self._workers)
 
     def _variables(self, places: list[tuple[str, str, int]]) -> list[dict[str, str]]:
-        """For each rank what torchrun would set; rank 0 starts the server."""
+        """Returns for each rank the variables that torchrun would set; rank 0 starts the server."""
         nodes = [node for node, _, _ in places]
         _, address, port = places[0]
         token = os.environ.get(TOKEN) or new_token()
@@ -188,9 +188,11 @@ class _World:
         ]
 
     def _watch(self, results: list[Any]) -> None:
-        """Until all have ended well. _Failed where one has not: the one that was lost, else the first that says why."""
+        """Waits until all have ended well. _Failed if one has not: it names the one that was lost,
+        else the first that gave a reason.
+        """
         ray, waiting = self._ray, list(results)
-        failed: dict[int, Any] = {}  # by rank: the error
+        failed: dict[int, Any] = {}  # rank -> its error
         while waiting:
             ended, waiting = ray.wait(waiting, timeout=_LAST_WORDS_SECONDS if failed else None)
             for each in ended:

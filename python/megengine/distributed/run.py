@@ -40,16 +40,17 @@ except OSError as error:
     sys.exit(f"{sys.argv[2]}: {error.strerror}")
 """
 _LAST_LINES = 60
-_SECONDS_TO_END = 5.0  # between a polite request and SIGKILL
-_SECONDS_TO_FOLLOW = 30.0  # so long processes may take to end by a signal that was passed on
+_SECONDS_TO_END = 5.0  # time between SIGTERM and SIGKILL
+_SECONDS_TO_FOLLOW = 30.0  # time to end after a signal was passed on
 
 
 class _Process:
-    """One rank: its output goes on, line by line, with the rank before it."""
+    """One rank. Its output is passed on line by line, with the rank before it."""
 
     def __init__(self, place: Place, command: list[str], local_size: int, token: str) -> None:
         self.rank = place.rank
-        self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)  # of its errors
+        # the last lines of its stderr
+        self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         self.is_unheard = False  # nobody reads our output any more
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables(place, local_size, token)}
         self.process = subprocess.Popen(
@@ -74,11 +75,12 @@ class _Process:
             try:
                 target.write(f"[{self.rank}] {line}" if line.endswith("\n") else f"[{self.rank}] {line}\n")
                 target.flush()
-            except (OSError, ValueError):  # read on: the process would wait for room in its pipe
+            # keeps reading, or the process would wait for room in its pipe
+            except (OSError, ValueError):
                 self.is_unheard = self.is_unheard or target is sys.stdout
 
     def signal(self, number: int) -> None:
-        """To the process and all that it has started."""
+        """Sends a signal to the process and all that it has started."""
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:
@@ -116,7 +118,7 @@ def run(command: list[str], place: Place, local_size: int, meeting: Meeting | No
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
     if server is not None:
-        server._serve()  # after forking, as what else has threads
+        server._serve()  # after forking, like all that has threads
         if meeting is not None:
             meeting.has_server(place.port)
     for each in processes:
@@ -125,7 +127,7 @@ def run(command: list[str], place: Place, local_size: int, meeting: Meeting | No
     try:
         code = _wait(processes, server, passed_on, meeting)
         while not (code or is_alone or passed_on) and server is not None and server._has_clients():
-            time.sleep(0.05)  # those of other machines still ask it
+            time.sleep(0.05)  # processes on other machines still call it
         return code, bool(passed_on)
     finally:
         _end(processes)
@@ -137,12 +139,15 @@ def run(command: list[str], place: Place, local_size: int, meeting: Meeting | No
 
 
 def _wait(processes: list[_Process], server: Server | None, passed_on: list[tuple[int, float]], meeting: Meeting | None) -> int:
-    """Until all have ended well, or one has not; nobody reads what they print, or they do not end by a signal."""
+    """Waits until all have ended well, one has failed, nobody reads their output any more, or a
+    signal does not end them.
+    """
     running = list(processes)
     while running:
         time.sleep(0.02)
         if any(each.is_unheard for each in processes):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what Python has left to write is lost
+            # drops output that Python has not written yet
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 128 + signal.SIGPIPE
         if passed_on and time.monotonic() - passed_on[0][1] > _SECONDS_TO_FOLLOW:
             return 128 + passed_on[0][0]
@@ -155,17 +160,19 @@ def _wait(processes: list[_Process], server: Server | None, passed_on: list[tupl
             print("another machine has failed or is gone; the processes here were ended", file=sys.stderr, flush=True)
             return 1
     while meeting is not None and not passed_on and meeting.goes_on("done"):
-        time.sleep(0.1)  # others may still ask the server
+        time.sleep(0.1)  # others may still call the server
     return 0
 
 
 def _tell(failed: list[_Process], processes: list[_Process], server: Server | None) -> int:
-    """Who began it: who was killed, or else the first one that told the others why it gives up."""
+    """Prints which process failed first, the one that was killed or else the first that told its
+    reason, and ends the others. Returns its exit code.
+    """
     killed = [each for each in failed if each.process.returncode < 0]
     told = server._first_failed() if server is not None else set()
     culprit = (killed or [each for each in processes if each.rank in told] or failed)[0]
     try:
-        culprit.process.wait(_SECONDS_TO_END)  # it may not be through with its last words
+        culprit.process.wait(_SECONDS_TO_END)  # it may still be writing its error
     except subprocess.TimeoutExpired:
         pass
     _end(processes)
@@ -189,12 +196,14 @@ def _end(processes: list[_Process]) -> None:
             each.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             pass
-        each.signal(signal.SIGKILL)  # and what it left behind
+        each.signal(signal.SIGKILL)  # ends processes that it left behind
         each.process.wait()
 
 
 def _run_with_who_is_there(command: list[str], meeting: Meeting, local_size: int) -> int:
-    """Again and again, in worlds of the machines that are there, until one has ended well or no restarts are left."""
+    """Runs worlds of the machines that are there, one after the other, until one has ended well or
+    no restarts are left.
+    """
     code = 0
     while True:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,6 +1,7 @@
 """A key-value server for the processes of one world, and its client.
 
-In: small values by key, barriers, one-to-all messages, who joined the world and why it failed. Out: the same in every
+In: small values by key, barriers, one-to-all messages, the members of the world, and why it failed.
+Out: the same in every
 process. Tensors do not pass here: processes find each other by this server and connect (``_joining``). It listens on this
 machine only unless told otherwise, and answers those who have the world's token (``_token``, ``_store``).
 """
@@ -22,14 +23,15 @@ from ._store import Connection, Failed, NoStore, StoreServer, WrongToken
 from ._token import shared_token
 
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
-_ANSWER_SECONDS = 5.0  # how long for answers that wait for nobody: the server may be out of reach, or another program
-SECONDS = 600.0  # how long a call waits for what others do
+# how long a call that waits for no process may take: the server may be out of reach, or another program
+_ANSWER_SECONDS = 5.0
+SECONDS = 600.0  # how long a call waits for other processes
 _SLACK_SECONDS = 60.0  # a process that waits longer for its answer has lost the server
 
 
 @dataclass
 class _Member:
-    """What a process says when it joins. process: a name that it alone has."""
+    """The facts that a process tells when it joins. process: a name that no other process has."""
 
     size: int
     version: str
@@ -38,7 +40,7 @@ class _Member:
 
 
 class Methods:
-    """What the server can be asked for; each call runs in a thread of its own and may wait."""
+    """The methods of the server; each call runs in its own thread and may wait."""
 
     def __init__(self, mm_server_port: int, host: str = "127.0.0.1") -> None:
         self.host = host
@@ -51,12 +53,13 @@ class Methods:
         self.dict_barrier_event: dict[str, threading.Event] = {}
         self.dict_barrier_size: dict[str, int] = {}
         self.user_dict: dict[str, Any] = {}
-        self.bcast_dict: dict[str, list[Any]] = {}  # key -> [value, how many have it]
-        self.members: dict[int, _Member] = {}  # by rank
+        # key -> [value, number of processes that have it]
+        self.bcast_dict: dict[str, list[Any]] = {}
+        self.members: dict[int, _Member] = {}  # rank -> its member
         self.failures: list[tuple[int, str]] = []  # (rank, why), the first one first
 
     def connect(self) -> bool:
-        """Answer, to show that the server is up."""
+        """Answers, which shows that the server is up."""
         return True
 
     def get_mm_server_port(self) -> int:
@@ -64,13 +67,17 @@ class Methods:
         return self.mm_server_port
 
     def listens_on(self) -> str:
-        """The server's own address, where its world's processes listen, too; "0.0.0.0" is every one of its machine."""
+        """Returns the address of the server, on which processes of its world listen, too; "0.0.0.0"
+        is every address of its machine.
+        """
         return self.host
 
     def join(self, rank: int, member: list[Any], seconds: float) -> list[Any]:
-        """Waits until all of the world have joined; the addresses of all, by rank. member: what `_Member` has.
+        """Waits until all processes have joined; returns their addresses by rank. member: the
+        fields of `_Member`.
 
-        While the world is not complete, every process gets the error when one does not fit; then only who comes to the wrong world.
+        While the world is not complete, every process gets the error if one does not fit; later
+        only a process of another world gets it.
         """
         joining = _Member(*member)
         with self.lock:
@@ -107,7 +114,8 @@ class Methods:
         return ""
 
     def fail(self, rank: int, process: str, why: str) -> str:
-        """Say that a process gives up, and why; what the first one said that did, "" if this is the first.
+        """Notes that a process gives up, with its reason. Returns the reason of the first that did,
+        "" for the first itself.
 
         A process that comes to a complete world by mistake does not end it.
         """
@@ -151,7 +159,8 @@ class Methods:
                     f"{self.dict_barrier_counter[key]} of {size} processes came to the barrier {key!r}"
                 ))  # fmt: skip
             except RuntimeError:
-                self.dict_barrier_counter[key] -= 1  # it waits no more: who comes again is not two
+                # it no longer waits: a process that comes again counts once
+                self.dict_barrier_counter[key] -= 1
                 raise
         return True
 
@@ -202,12 +211,14 @@ class Methods:
             return self._taken(store, key) if take else store[key]
 
     def _taken(self, store: dict[str, Any], key: str) -> Any:
-        """With the lock. Who waits for it to be taken (`pop_message`) is told."""
+        """Takes a message out, with the lock held, and wakes those who wait for that in
+        `pop_message`.
+        """
         self.lock.notify_all()
         return store.pop(key)
 
     def _wait(self, ready: Callable[[], bool], seconds: float, missing: Callable[[], str]) -> None:
-        """With the lock. Raises RuntimeError when a process failed, or time is up."""
+        """Waits, with the lock held. RuntimeError if a process failed or the time is up."""
         if not self.lock.wait_for(lambda: ready() or self.failures, seconds):
             raise RuntimeError(f"{missing()} within {seconds:g} s")
         if not ready():
@@ -231,7 +242,9 @@ class Server:
 
     @classmethod
     def _bound(cls, port: int, host: str, token: str | None = None) -> Server:
-        """A server that has its port, but no threads yet: a process that is to fork has none then."""
+        """Makes a server that has its port but no threads yet, so that this process can fork
+        safely.
+        """
         server = cls.__new__(cls)
         server._bind(port, host, token)
         return server
@@ -257,11 +270,11 @@ class Server:
         self.proc.start()
 
     def _first_failed(self) -> set[int]:
-        """The rank that was the first to say that it gives up; empty while none did."""
+        """Returns the rank that first gave up, as a set; it is empty if none did."""
         return {rank for rank, _ in self._methods.failures[:1]}
 
     def _has_clients(self) -> bool:
-        """Is a process connected that has the token?"""
+        """Whether a process that has the token is connected."""
         return bool(self._store.clients)
 
     def _close(self) -> None:
@@ -271,7 +284,7 @@ class Server:
         self._store.server_close()
 
     def __del__(self) -> None:
-        if "_store" in self.__dict__:  # else the port could not be had
+        if "_store" in self.__dict__:  # otherwise the port could not be taken
             self._close()
 
 
@@ -290,16 +303,20 @@ class Client:
         self.master_ip = master_ip
         self.port = port
         self._token = shared_token() if token is None else token
-        self._process = secrets.token_hex(8)  # what tells it from processes that come to this server by mistake
-        self.bcast_dict: dict[str, int] = {}  # key -> how many messages came under it
+        # identifies this process; others may come to this server by mistake
+        self._process = secrets.token_hex(8)
+        self.bcast_dict: dict[str, int] = {}  # key -> number of messages under it
         self._local = threading.local()
         self.connect()
 
     def _call(self, method: str, *args: Any, seconds: float = SECONDS) -> Any:
-        """A connection for each thread: one that waits does not hold up the others. seconds: how long the server may wait."""
+        """Calls the server on the thread's own connection, so that a waiting thread does not delay
+        others. seconds: the longest wait in the server.
+        """
         connection, process = getattr(self._local, "connection", (None, 0))
         try:
-            if connection is None or process != os.getpid():  # a fork shares its parent's
+            # a fork shares its parent's connection
+            if connection is None or process != os.getpid():
                 connection = Connection(self.master_ip, self.port, self._token, _ANSWER_SECONDS)
                 self._local.connection = connection, os.getpid()
             return self._answer(connection, method, args, seconds + _SLACK_SECONDS)
@@ -312,7 +329,7 @@ class Client:
             ) from error
 
     def _call_in_time(self, method: str, *args: Any) -> Any:
-        """On a connection of its own. Raises OSError when no answer comes."""
+        """Calls the server on a new connection. OSError if no answer comes."""
         with closing(Connection(self.master_ip, self.port, self._token, _ANSWER_SECONDS)) as connection:
             return self._answer(connection, method, args, _ANSWER_SECONDS)
 
@@ -352,7 +369,7 @@ class Client:
         return self._call("get_mm_server_port")
 
     def _listens_on(self) -> str:
-        """Where the server listens."""
+        """Returns the address at which the server listens."""
         return self._call("listens_on")
 
     def _join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
@@ -360,7 +377,9 @@ class Client:
         return self._call("join", rank, [size, version, address, self._process], seconds, seconds=seconds)
 
     def _fail(self, rank: int, why: str) -> str:
-        """Say that this process gives up; what the first one said that did. In time: the server may be what it lost."""
+        """Tells that this process gives up, and returns the reason of the first that did. It does
+        not wait long, as the server itself may be gone.
+        """
         return self._call_in_time("fail", rank, self._process, why)
 
     def set_is_grad(self, key: str, is_grad: bool) -> None:
@@ -400,7 +419,9 @@ class Client:
         return self._call("user_pop", key)
 
     def _pop_message(self, key: str, held: list[str]) -> list[Any]:
-        """Waits for what a sender says under the key, or until one of the messages held back here begins to be received."""
+        """Waits for a sender's message under the key, or until a process begins to receive a
+        message held back here.
+        """
         return self._call("pop_message", key, held)
 
     def bcast_val(self, val: object, key: str, size: int) -> Any:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..core._config import add_properties
 from .dtr import PROPERTIES, disable, enable
 
-if TYPE_CHECKING:  # the properties that are added below
+if TYPE_CHECKING:  # adds properties
     enable_sqrt_sampling: bool
     eviction_threshold: int | str
     evictee_minimum_size: int | str

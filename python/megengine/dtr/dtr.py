@@ -43,7 +43,7 @@ def _set_sampling(module: ModuleType, flag: bool) -> None:
 
 
 def _switch(on: int) -> None:
-    # Who sets one of these alone is told that it has no effect; here it has.
+    # Setting one of these alone warns that it has no effect; here it has one.
     vars(options).update(enable_dtr_auto_drop=on, enable_drop=on, record_computing_path=on)
     _apply()
 
@@ -101,5 +101,5 @@ PROPERTIES = {
     ),
 }
 add_properties(__name__, PROPERTIES)
-if options.enable_dtr_auto_drop:  # by the environment
+if options.enable_dtr_auto_drop:  # the environment has switched it on
     _apply()

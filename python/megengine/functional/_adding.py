@@ -1,4 +1,6 @@
-"""Adding at places that indices name: `index_add`, `scatter_add`, `bincount`. Places that occur twice get both."""
+"""Adds at places that indices name: `index_add`, `scatter_add`, `bincount`. A place that occurs
+twice gets both values.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -1,4 +1,4 @@
-"""Attention (Vaswani et al., 2017): as one op, or, where its weights are wanted, of products and softmax."""
+"""Attention (Vaswani et al., 2017): one op or, if its weights are wanted, products and softmax."""
 
 import functools
 import math
@@ -262,8 +262,9 @@ def attend(
     mask: Tensor | None = None,
     drop_prob: float = 0.0,
 ) -> Tensor:
-    """Attention of [n, heads, length, width] as one op. mask: added to the scores, of four axes, each
-    of their extent or 1. A query that sees no key gets zeros."""
+    """Attention of [n, heads, length, width] as one op. mask: numbers added to the scores, with
+    four axes, each of their extent or 1. A query that sees no key gets zeros.
+    """
     q, k, v = to_low(q, k, v)
     dtypes = {x.dtype.name for x in (q, k, v)}
     if len(dtypes) > 1 or not dtypes <= {"float32", "float16", "bfloat16"}:
@@ -281,7 +282,7 @@ def attend(
 
 
 def _with_four_axes(x: Tensor) -> Tensor:
-    """Leading axes are joined, or added in front."""
+    """Joins leading axes, or adds axes in front, to make four."""
     shape = x._tuple_shape
     if len(shape) == 4:
         return x
@@ -290,7 +291,7 @@ def _with_four_axes(x: Tensor) -> Tensor:
 
 
 def _seen(mask: Tensor) -> Tensor:
-    """What is added to the scores, of a bool mask that is true where keys are seen."""
+    """Turns a bool mask, true where keys are seen, into numbers that are added to the scores."""
     if mask.dtype != np.bool_:
         return mask
     return ops.where(mask, apply_const(np.float32(0)), apply_const(np.float32(-np.inf)))
@@ -368,7 +369,9 @@ def _masks(
     causal_keys: int,
     maybe_cudnn_style: bool,
 ) -> list[Tensor]:
-    """What is added to the scores [n, heads, lq, lk]. causal_keys: that many keys, the first ones, are hidden from queries before them."""
+    """Returns the numbers that are added to the scores [n, heads, lq, lk]. causal_keys: the number
+    of first keys that are hidden from earlier queries.
+    """
     (n, heads, lq, _), lk = q._tuple_shape, k._tuple_shape[2]
     out = []
     if key_padding_mask is not None:
@@ -403,7 +406,7 @@ def _additive(mask: Tensor) -> Tensor:
 
 
 def _padded(mask: Tensor, lk: int) -> Tensor:
-    """Keys that `_extend` added are seen by all."""
+    """Pads a mask so that all queries see the keys that `_extend` added."""
     extra = lk - mask._tuple_shape[-1]
     if extra == 0:
         return mask

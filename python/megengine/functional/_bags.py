@@ -112,12 +112,14 @@ def _check(places: Tensor, offsets: Tensor | None, mode: str, per_sample_weights
 
 
 def _behind(x: Tensor) -> Tensor:
-    """With an axis for the elements of a row."""
+    """Adds an axis for the elements of a row."""
     return ops.reshape(x, shape=(*x._tuple_shape, 1))
 
 
 def _largest(rows: Tensor, counts: Tensor | None) -> Tensor:
-    """A row that a bag has twice has the gradient once: the first of equals has it."""
+    """Returns the largest rows of each bag. If a bag has a row twice, the first one alone has the
+    gradient.
+    """
 
     def first(x: Tensor) -> Tensor:
         y = ops.gather(x, ops.argmax(x, axis=1, keepdims=True), axis=1)

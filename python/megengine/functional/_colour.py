@@ -21,7 +21,7 @@ _FROM_YCRCB = np.array([[1, 1.403, 0], [1, -0.714, -0.344], [1, 0, 1.773]])
 _FROM_VIDEO = np.array([[1.164, 0, 1.596], [1.164, -0.391, -0.813], [1.164, 2.018, 0]])
 _PICK = np.eye(3, 4)
 
-# mode: (matrix, what to take from the input first, what to add to the result last), in units of `mid`
+# mode: (matrix, number subtracted from the input first, number added to the result last), in units of `mid`
 _MATRICES = {
     "RGB2GRAY": (_GRAY, None, None),
     "BGR2GRAY": (_GRAY[:, ::-1], None, None),

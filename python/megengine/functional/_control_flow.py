@@ -36,12 +36,14 @@ _CONVERTS = "convert it with astype, reshape or F.broadcast_to, on either side"
 
 
 def says_types_differ(error: TypeError) -> bool:
-    """Have two functions, or two trips, given values of different types, or in different containers?"""
+    """Whether two functions, or two trips, have given values of different types, or in different
+    containers.
+    """
     return any(way in str(error) for way in (_CONVERTS, _ALIKE))
 
 
 class _Tree:
-    """Tensors in containers: their values, and how they lie."""
+    """Tensors in containers: their values, and the containers."""
 
     def __init__(self, what: str, value: Any) -> None:
         self.what = what
@@ -60,11 +62,15 @@ class _Tree:
         )
 
     def filled(self, leaves: list[Tensor]) -> Any:
-        """The same tree of other tensors, of which those of quantized ones are quantized as these are."""
+        """Returns the same tree of other tensors; those in places of quantized tensors are
+        quantized alike.
+        """
         return unflatten(self._shape, map(_quantized_as, leaves, self.leaves))
 
     def leaves_of(self, value: object, how: str) -> list[Tensor]:
-        """The tensors of a tree that must be as this one, to the types; `how` it has come about, for errors."""
+        """Returns the tensors of a tree that must match this one in containers and types. how: the
+        origin of the tree, for errors.
+        """
         found = list(self._matched(self._shape, value, "", how))
         for (path, leaf), like in zip(found, self.leaves, strict=True):
             same = leaf.dtype == like.dtype and leaf.dtype.metadata == like.dtype.metadata
@@ -116,7 +122,7 @@ _bodies = _Bodies()
 
 
 def is_in_body() -> bool:
-    """Does this thread record the body of a loop or a branch, which no code can leave?"""
+    """Whether this thread records the body of a loop or a branch, which no code can leave."""
     return _bodies.open > 0
 
 
@@ -128,11 +134,11 @@ def _recording(what: str) -> Iterator[_core.BodyRecorder]:
         yield body
     finally:
         _bodies.open -= 1
-        body.abort()  # of what has not finished
+        body.abort()  # ends a recording that has not finished
 
 
 def _flag(value: Any, what: str) -> Tensor:
-    """The bool that a condition gives."""
+    """Returns the bool of a condition."""
     flag = value if isinstance(value, Tensor) else Tensor(value)
     if flag._tuple_shape != ():
         _fail(
@@ -202,7 +208,7 @@ def scan(
         raise TypeError(f"scan: f is {f!r}, not a function of (carry, x)")
     carry, slices = _Tree("scan: the carry", init), _Tree("scan: xs", xs)
     trips = _trips(slices.leaves, length)
-    recorded = _core.is_tracing() or trips == 0  # which tells the types of y
+    recorded = _core.is_tracing() or trips == 0  # the recording tells the types of y
     return (_recorded_scan if recorded else _scan_in_python)(f, carry, slices, trips, reverse)
 
 
@@ -234,7 +240,8 @@ def _scan_in_python(
     f: Callable[..., Any], carry: _Tree, slices: _Tree, trips: int, reverse: bool
 ) -> tuple[Any, Any]:
     read: list[Tensor] = []
-    if _core.records_gradients():  # before it runs, so that what the body leaves behind is what a trip gave
+    # before it runs, so that the body's own writes are those of a trip
+    if _core.records_gradients():
         read = carry.leaves + slices.leaves + _read_by("the body of scan", lambda body: f(
             carry.filled([body.input(leaf) for leaf in carry.leaves]), slices.filled([body.element(leaf) for leaf in slices.leaves])
         ))  # fmt: skip
@@ -346,7 +353,7 @@ def _bounded_loop(
     carry: _Tree,
     max_trips: int,
 ) -> list[Tensor]:
-    """By a scan, whose trips do nothing once the condition was false."""
+    """Runs the loop as a scan whose trips do nothing once the condition was false."""
 
     def step(state: Any, _: None) -> Any:
         goes_on, leaves = state
@@ -358,12 +365,16 @@ def _bounded_loop(
 
 
 def _as_results(leaves: list[Tensor]) -> list[Tensor]:
-    """As an operation gives them, and so a trace: no tensor from outside, which writes into a result would reach, and none twice."""
+    """Makes results like those of an op: no tensor from outside, which writes into a result would
+    reach, and none twice.
+    """
     return [leaf.reshape(leaf._tuple_shape) for leaf in leaves]
 
 
 def _read_by(what: str, function: Callable[[_core.BodyRecorder], object]) -> list[Tensor]:
-    """What a function that is only recorded reads from outside: up to an error, which says nothing where it does not run."""
+    """Records a function that does not run, and returns what it reads from outside. An error ends
+    the recording and is not raised.
+    """
     with _recording(what) as body:
         try:
             function(body)
@@ -373,7 +384,9 @@ def _read_by(what: str, function: Callable[[_core.BodyRecorder], object]) -> lis
 
 
 def _with_zeros_for(read: list[Tensor], results: list[Tensor]) -> list[Tensor]:
-    """The results, as if they depended on ``read`` with gradients of zeros: as in a trace."""
+    """Returns the results as if they depended on ``read`` with gradients of zeros, as they do in a
+    trace.
+    """
     read = [each for each in read if "float" in each.dtype.name]
 
     def backward(gradients: list[Tensor | None]) -> list[Tensor | None]:

@@ -40,7 +40,9 @@ def _ungrouped(weight: Tensor, groups: int, ndim: int, op: str) -> Tensor:
 
 
 def same_padding(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], op: str) -> list[tuple[int, int]]:
-    """(before, after) of each axis that keep its extent; after is one more where a kernel is even. ValueError for a stride."""
+    """Returns (before, after) of each axis that keep its extent; after is one more where a kernel
+    is even. ValueError for a stride.
+    """
     if any(step != 1 for step in stride):
         raise ValueError(f"{op}: padding='same' keeps extents, and a stride of {tuple(stride)} does not\n  fix: give the padding in numbers")
     widths = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]

@@ -98,14 +98,16 @@ def ctc_loss(
 
 
 def _known(values: ArrayLike) -> np.ndarray | None:
-    """The values, where a look at them does not make them constants of a trace."""
+    """Returns the values if reading them does not make them constants of a trace."""
     if isinstance(values, Tensor):
         return None if is_tracing() else values.numpy().reshape(-1)
     return np.asarray(values).reshape(-1)
 
 
 def _longest(pred_lengths: ArrayLike, label: ArrayLike, label_lengths: ArrayLike, time: int) -> int:
-    """How many labels a sequence may have: as the lengths say, if they are known, else as many as there is room for."""
+    """Returns the most labels that a sequence may have: the largest length if it is known, else all
+    places.
+    """
     shape = np.shape(label) if not isinstance(label, Tensor) else label._tuple_shape
     room = shape[-1] if shape else 0
     frames, counts = _known(pred_lengths), _known(label_lengths)
@@ -121,7 +123,7 @@ def _longest(pred_lengths: ArrayLike, label: ArrayLike, label_lengths: ArrayLike
 
 
 def _integers(values: ArrayLike, what: str) -> Tensor:
-    """int32; of host data a constant of a trace."""
+    """Casts to int32; host data become a constant of a trace."""
     tensor = values if isinstance(values, Tensor) else apply_const(np.asarray(values, None if np.size(values) else np.int32))
     if tensor.dtype.kind not in "iu":
         raise TypeError(f"ctc_loss: {what} is {tensor.dtype}, not integers")
@@ -136,7 +138,7 @@ def _lengths(values: ArrayLike, batch: int, what: str) -> Tensor:
 
 
 def _padded(label: Tensor, label_len: Tensor, longest: int, blank: int) -> Tensor:
-    """[batch, longest]: the labels of each sequence, blanks behind them."""
+    """Returns [batch, longest]: the labels of each sequence, then blanks."""
     batch, places = label_len._tuple_shape[0], apply_const(np.arange(longest, dtype=np.int32)[None])
     if label.ndim == 1:
         starts = ops.reshape(ops.cumsum(label_len, axis=0, exclusive=True, reverse=False), shape=(batch, 1))
@@ -150,7 +152,7 @@ def _padded(label: Tensor, label_len: Tensor, longest: int, blank: int) -> Tenso
 
 
 def _behind(filler: float, values: Tensor) -> Tensor:
-    """[batch, 2 n + 1]: filler, value, filler, value, ..., filler."""
+    """Returns [batch, 2 n + 1]: filler, value, filler, value, ..., filler."""
     batch, count = values._tuple_shape
     fill = [ops.full(shape=shape, value=filler, dtype=values.dtype.name, device=values) for shape in ((batch, count, 1), (batch, 1))]
     pairs = ops.concat(fill[0], ops.reshape(values, shape=(batch, count, 1)), axis=2)
@@ -158,7 +160,9 @@ def _behind(filler: float, values: Tensor) -> Tensor:
 
 
 def _no_skip(labels: Tensor) -> Tensor:
-    """0 for states that a step may reach past a blank, from another label; else as good as -inf."""
+    """Returns 0 for states that a step may reach past a blank, from another label; else nearly
+    -inf.
+    """
     batch, count = labels._tuple_shape
     if not count:
         return ops.full(shape=(batch, 0), value=_NEVER, dtype="float32", device=labels)
@@ -190,7 +194,7 @@ def _log_likelihood(pred: Tensor, lengths: Tensor, labels: Tensor, label_len: Te
 
 
 def _shifted(alpha: Tensor, by: int) -> Tensor:
-    """alpha[:, s - by], never reached for s < by."""
+    """Returns alpha[:, s - by], with nearly -inf for s < by."""
     batch, states = alpha._tuple_shape
     if by >= states:
         return ops.full(shape=(batch, states), value=_NEVER, dtype="float32", device=alpha)

@@ -122,7 +122,7 @@ def _tap_places(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> np.ndarray:
-    """[1, 1, taps, 2, oh, ow]: (y, x) of each tap without offset."""
+    """Returns [1, 1, taps, 2, oh, ow]: (y, x) of each tap without offset."""
     rows = (
         np.arange(kernel[0])[:, None, None, None] * dilation[0]
         + np.arange(out[0])[None, None, :, None] * stride[0]

@@ -252,7 +252,7 @@ def cosine_embedding_loss(x1: Tensor, x2: Tensor, label: Tensor, margin: float =
     last = (x1.ndim - 1,)
     products = (ops.reduce_sum(ops.mul(a, b), axes=last, keepdims=False) for a, b in ((x1, x2), (x1, x1), (x2, x2)))
     across, *squares = products
-    least = 1e-12  # of a squared length
+    least = 1e-12  # least squared length
     cosine = ops.true_div(across, ops.sqrt(ops.mul(ops.add(squares[0], least), ops.add(squares[1], least))))
     apart = ops.relu(ops.sub(cosine, margin))
     return reduced(ops.where(ops.equal(label, 1), ops.sub(1.0, cosine), apart), reduction)

@@ -1,4 +1,4 @@
-"""What docstrings of functions that are one op tell alike."""
+"""Sections that docstrings of functions of one op have in common."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,7 +8,7 @@ from ..tensor import Tensor
 Operand = Tensor | int | float | bool
 _Function = TypeVar("_Function", bound=Callable[..., Tensor])
 
-# Endings of docstrings: of ops whose result is float, has x's dtype, the promoted one, or is bool; and of ops on integers and on bool.
+# Endings of docstrings, for ops whose result is float, has x's dtype or the promoted one, or is bool; and for ops on integers and on bool.
 FLOAT = """
     Parameters
     ----------

@@ -68,7 +68,7 @@ def grid_sample(
         )
     n, c = x._tuple_shape[:2]
     flat = reshape(grid, (n, -1, dims))
-    lines = []  # for each spatial axis: (place, weight) of the neighbours, [n, points] each
+    lines = []  # per spatial axis: (place, weight) of each neighbour, both [n, points]
     for axis in range(dims):
         extent, at = x._tuple_shape[2 + axis], flat[:, :, dims - 1 - axis]
         at = in_pixels(at, extent, align_corners)
@@ -117,7 +117,9 @@ def _neighbours(at: Tensor, extent: int, mode: str, padding: str, aligned: bool)
 
 
 def reflected(at: Tensor, extent: int, aligned: bool) -> Tensor:
-    """Mirrored at the middles of the outermost elements when aligned, else at their outer edges."""
+    """Mirrors places at the middles of the outermost elements if aligned, else at their outer
+    edges.
+    """
     low, span = (0.0, extent - 1.0) if aligned else (-0.5, float(extent))
     if span <= 0:
         return zeros_like(at)

@@ -116,7 +116,9 @@ def embedding(
 
 
 def row_of_padding(padding_idx: int, num: int, op: str) -> int:
-    """``padding_idx`` from the front. ValueError for a row that a table of ``num`` does not have."""
+    """Returns ``padding_idx`` counted from the front. ValueError for a row that a table of ``num``
+    rows lacks.
+    """
     if not -num <= padding_idx < num:
         raise ValueError(f"{op}: padding_idx is {padding_idx}, and the table has {num} rows")
     return padding_idx % num

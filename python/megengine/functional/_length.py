@@ -1,4 +1,6 @@
-"""The length of a vector: what `norm` and `normalize` here and those of PyTorch's names have in common."""
+"""The length of a vector, which `norm` and `normalize`, and the functions of PyTorch's names,
+compute.
+"""
 
 import math
 from collections.abc import Callable
@@ -16,9 +18,11 @@ def length(
     magnitude: _Op = lambda x: ops.abs(x),
     extremes: tuple[_Op, _Op] = (lambda x, **attrs: ops.reduce_max(x, **attrs), lambda x, **attrs: ops.reduce_min(x, **attrs)),
 ) -> Tensor:
-    """``sum(|x| ** ord) ** (1 / ord)``, where ``over(op, values)`` reduces. Integers and halves are computed in float32, and stay in it.
+    """``sum(|x| ** ord) ** (1 / ord)``, where ``over(op, values)`` reduces. Integers and halves are
+    computed in float32, which is the dtype of the result.
 
-    Where the length is 0, so is its gradient. ``magnitude`` and ``extremes`` say which one |x| has at 0, and equal elements.
+    Where the length is 0, so is its gradient. ``magnitude`` and ``extremes`` choose the gradients
+    of |x| at 0, and of equal elements.
     """
     ord = 2 if ord is None else ord
     if x.dtype.name in ("float16", "bfloat16"):
@@ -39,6 +43,8 @@ def length(
 
 
 def _flat_at_zero(x: Tensor, exponent: float) -> Tensor:
-    """``x ** exponent`` of x >= 0, with gradient 0 where x is 0; the other branch stays finite there."""
+    """Computes ``x ** exponent`` of x >= 0, with gradient 0 where x is 0; the other branch stays
+    finite there.
+    """
     is_zero = ops.equal(x, 0.0)
     return ops.where(is_zero, 0.0 if exponent > 0 else math.inf, ops.pow(ops.where(is_zero, 1.0, x), exponent))

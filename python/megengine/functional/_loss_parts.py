@@ -1,4 +1,4 @@
-"""What losses share: the reduction, and the warning of shapes that broadcast."""
+"""Parts that losses share: the reduction, and the warning about shapes that broadcast."""
 
 import warnings
 
@@ -8,7 +8,7 @@ from ._docs import Operand
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """The mean or the sum of all elements, or ``loss`` itself."""
+    """Returns the mean or the sum of all elements, or ``loss`` itself."""
     if reduction == "mean":
         return ops.reduce_mean(loss, axes=tuple(range(loss.ndim)), keepdims=False)
     if reduction == "sum":

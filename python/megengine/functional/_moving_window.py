@@ -1,4 +1,6 @@
-"""Windows that move over spatial axes with every padding, dilation and rounding, and pooling over them."""
+"""Windows that move over spatial axes with any padding, dilation and rounding, and pooling over
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,12 @@ class Window:
     gap: int
     before: int
     after: int
-    count: int  # of places
+    count: int  # the number of places
 
     def positions(self) -> np.ndarray:
-        """[count, size]: which elements a window covers; below 0 or from ``extent`` on is padding."""
+        """Returns [count, size]: the elements that each window covers; numbers below 0 or from
+        ``extent`` on are padding.
+        """
         return np.arange(self.count)[:, None] * self.step - self.before + np.arange(self.size) * self.gap
 
 
@@ -47,7 +51,8 @@ def windows_of(
             before = after = 0
         room = extent + before + after - span
         count = (-(-room // step) if ceil_mode else room // step) + 1
-        if ceil_mode and (count - 1) * step >= extent + before:  # a window that would begin in the padding behind
+        # a window that would begin in the padding at the end
+        if ceil_mode and (count - 1) * step >= extent + before:
             count -= 1
         found.append(Window(extent, size, step, gap, before, after, count))
     return found
@@ -80,12 +85,14 @@ def avg_pool(x: Tensor, windows: list[Window], count_padding: bool) -> Tensor:
 
 
 def _is_dense(x: Tensor, windows: list[Window]) -> bool:
-    """Is there an op for it once it is padded: images without dilation?"""
+    """Whether there is an op for the padded input: images without dilation."""
     return x.ndim == len(windows) + 2 and all(w.gap == 1 for w in windows)
 
 
 def _is_even(x: Tensor, windows: list[Window]) -> bool:
-    """Is there an op for it: images, no dilation, as much padding on both sides, nothing rounded up?"""
+    """Whether there is an op for it: images, no dilation, equal padding on both sides, nothing
+    rounded up.
+    """
     return _is_dense(x, windows) and all(
         w.before == w.after < w.size and w.count == (w.extent + 2 * w.before - w.size) // w.step + 1
         for w in windows
@@ -98,7 +105,7 @@ def _attributes(windows: list[Window]) -> dict[str, Any]:
 
 
 def padded(x: Tensor, windows: list[Window], fill: float) -> Tensor:
-    """With all that windows of the last axes cover."""
+    """Pads to all that the windows of the last axes cover."""
     kept = (0,) * (x.ndim - len(windows))
     after = [max(int(w.positions().max()) + 1 - w.extent, 0) for w in windows]
     return ops.pad(x, before=(*kept, *(w.before for w in windows)), after=(*kept, *after), mode="constant", value=fill)

@@ -104,7 +104,7 @@ def batch_norm(
         return _normalize_by(_to_low(inp)[0], running_mean, running_var, weight, bias, eps)
     (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
-    if inp.size == 0:  # no statistics; those that run stay
+    if inp.size == 0:  # no statistics; the running ones stay unchanged
         out = ops.identity(inp)
         return out if inplace or running_mean is None else (out, running_mean, running_var)
     out, mean, var = ops.batch_norm(
@@ -242,7 +242,9 @@ def sync_batch_norm(
 
 
 def _tell_of_few_values(inp: Tensor, count: int) -> None:
-    """Warns once where a channel has one value, which training normalizes by itself: the result is the bias, whatever the value."""
+    """Warns once if a channel has a single value, which training normalizes to 0: the result is the
+    bias for every value.
+    """
     if count == 1 and is_first("batch_norm of one value a channel"):
         warnings.warn(
             f"batch_norm: in training, a channel of an input of shape {list(inp._tuple_shape)} has one value, whose mean is itself: the result is the bias alone\n"
@@ -258,7 +260,7 @@ def _group_size(group: "Group | None") -> int:
 
 
 def _group_statistics(inp: Tensor, group: "Group | None") -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and biased variance per channel over all processes, and how many elements they are of.
+    """Returns mean and biased variance per channel over all processes, and the number of elements.
 
     Count, mean and M2 (the sum of squared distances from the mean) of each process are merged: nothing cancels, and
     batches may differ in size. Source: Chan, Golub and LeVeque, 1979, "Updating Formulae and a Pairwise Algorithm for
@@ -285,7 +287,7 @@ def _group_statistics(inp: Tensor, group: "Group | None") -> tuple[Tensor, Tenso
 def _layer_norm(
     x: Tensor, axes: int, eps: float, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    """Over the last ``axes`` axes; weight and bias of that shape, or None."""
+    """Normalizes over the last ``axes`` axes; weight and bias have their shape, or are None."""
     inner = x._tuple_shape[x.ndim - axes :]
     if weight is None and bias is None:
         return ops.layer_norm(x, axes=axes, eps=float(eps), affine=False)[0]

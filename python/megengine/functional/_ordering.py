@@ -1,4 +1,4 @@
-"""What an order of elements tells: distinct values, and places in a sorted sequence."""
+"""Functions that sort: distinct values, and places in a sorted sequence."""
 
 from .. import core
 from ..core import ops
@@ -70,7 +70,7 @@ def unique(
 
 
 def _is_before(x: Tensor, y: Tensor) -> Tensor:
-    """x < y, where NaN is the largest number."""
+    """Computes x < y, where NaN is the largest number."""
     before = ops.less(x, y)
     if x.dtype.kind != "f":
         return before
@@ -120,7 +120,8 @@ def searchsorted(sorted_sequence: Tensor, values: Operand, side: str = "left") -
             "  fix: give one sequence, or as many as the values have rows"
         )
     found = full_like(values, 0.0, "int32")
-    for bit in reversed(range(n.bit_length())):  # how many elements stand before, from the highest bit on
+    # number of elements before, from the highest bit on
+    for bit in reversed(range(n.bit_length())):
         further = ops.add(found, 1 << bit)
         last = ops.sub(ops.minimum(further, n), 1)
         seen = ops.gather(sequence, last, axis=len(outer)) if outer else ops.index_get(sequence, last, axes=(0,))

@@ -23,12 +23,14 @@ def _pool_args(kernel_size: IntsLike, stride: IntsLike | None, padding: IntsLike
 
 
 def _rounded_up(inp: Tensor, args: dict[str, Any]) -> list[moving.Window]:
-    """The windows of ceil_mode."""
+    """Returns the windows of ceil_mode."""
     return moving.windows_of(inp._tuple_shape[2:], args["kernel"], args["stride"], (1,) * (inp.ndim - 2), args["padding"] * 2, "NOTSET", 1)
 
 
 def _check(inp: Tensor, rank: int, op: str) -> None:
-    """OperandError for other axes than [n, c, spatial...]; an op would take images for lines of another batch."""
+    """Raises OperandError for other axes than [n, c, spatial...]; an op would take images for lines
+    of another batch.
+    """
     require_tensors(op, inp)
     if inp.ndim != rank + 2:
         axes = "[n, c, l]" if rank == 1 else "[n, c, h, w]"
@@ -372,8 +374,8 @@ def _adaptive_avg_pool(inp: Tensor, output: Shape) -> Tensor:
 
 
 def _windows_for(inp: Tensor, output: Shape) -> dict[str, Any] | None:
-    """Overlapping windows that make lines or images of size ``output``; None where the adaptive ops have the same ones, or
-    where these are smaller.
+    """Returns overlapping windows that give results of size ``output``; None if the adaptive ops
+    have the same windows, or inputs are smaller.
     """
     pairs = list(zip(inp._tuple_shape[2:], output, strict=True))
     if any(o < 1 or n < o for n, o in pairs) or all(n % o == 0 for n, o in pairs):

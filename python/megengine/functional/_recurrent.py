@@ -20,9 +20,10 @@ def recurrent_layer(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Returns the outputs [time, batch, hidden] and the last state, (h, c) of "lstm", (h,) of "gru", "tanh" and "relu".
 
-    x: [time, batch, features]. state: the first one, None for zeros. weights: of `RNNCell`,
-    `LSTMCell` and `GRUCell`; both biases, or none. backwards: from the last step to the first.
-    rounded: of "lstm", states meet weight_hh at 8 bits. Autocasting leaves the steps in the high precision.
+    x: [time, batch, features]. state: the first state, None for zeros. weights: those of `RNNCell`,
+    `LSTMCell` and `GRUCell`, with both biases or none. backwards: whether to go from the last step
+    to the first. rounded: whether an LSTM multiplies weight_hh by states that are rounded to 8 bits.
+    Autocasting leaves the steps in the high precision.
     """
     bias = bias_ih
     if mode != "gru" and bias_ih is not None and bias_hh is not None:

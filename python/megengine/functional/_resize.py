@@ -89,7 +89,9 @@ def interpolate(
 
 
 def resize_axes(inp: Tensor, out: Sequence[int], kind: str, align_corners: bool) -> Tensor:
-    """The spatial axes of ``inp`` with the extents ``out``, one after the other: all modes are separable."""
+    """Resizes the spatial axes of ``inp`` to ``out``, one after the other, as all modes are
+    separable.
+    """
     y = inp
     for axis, extent in enumerate(out, start=2):
         y = _resize_axis(y, axis, extent, kind, align_corners)
@@ -126,7 +128,7 @@ def _pick(x: Tensor, axis: int, index: np.ndarray) -> Tensor:
 
 
 def _taps(t: np.ndarray, kind: str) -> list[tuple[int, np.ndarray]]:
-    """(offset from the floor, weight) of each element that counts."""
+    """Returns (offset from the floor, weight) of each element that counts."""
     return cubic_taps(t) if kind == "bicubic" else [(0, 1 - t), (1, t)]
 
 

@@ -184,7 +184,9 @@ def aligned_boxes(
     inp: Tensor, rois: Tensor, output_shape: IntPair, mode: str, spatial_scale: float, sample_points: IntPair, aligned: bool,
     sample_at: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
 ) -> Tensor:  # fmt: skip
-    """`roi_align` where ``sample_at(inp, y, x, image)`` says what there is at the border of the map."""
+    """Computes `roi_align`; ``sample_at(inp, y, x, image)`` samples, and decides what lies beyond
+    the border of the map.
+    """
     require_tensors("roi_align", inp, rois)
     if mode.lower() not in ("max", "average"):
         raise ValueError(f"roi_align: mode {mode!r} is neither 'max' nor 'average'")
@@ -214,7 +216,7 @@ def aligned_boxes(
 
 
 def _bin_samples(start: Tensor, extent: Tensor, bins: int, points: int) -> Tensor:
-    """Sample places along one axis: ``points`` evenly spread in each of ``bins``."""
+    """Returns sample places along one axis: ``points`` evenly spread in each of ``bins``."""
     share = (np.arange(bins)[:, None] + (np.arange(points)[None, :] + 0.5) / points).reshape(
         1, -1
     ) / bins
@@ -222,12 +224,12 @@ def _bin_samples(start: Tensor, extent: Tensor, bins: int, points: int) -> Tenso
 
 
 def _faded_sample(images: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tensor:
-    """Bilinear, with 0 around the image."""
+    """Samples bilinearly, with 0 around the image."""
     return sample(images, y, x, "constant", batch=batch)
 
 
 def clamped_sample(images: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tensor:
-    """Bilinear, clamped to the image, and 0 more than one pixel outside of it."""
+    """Samples bilinearly, clamped to the image; more than one pixel outside it gives 0."""
     h, w = images._tuple_shape[2:]
     inside_y = ops.logical_and(ops.greater_equal(y, -1.0), ops.less_equal(y, float(h)))
     inside_x = ops.logical_and(ops.greater_equal(x, -1.0), ops.less_equal(x, float(w)))
@@ -306,7 +308,7 @@ def _joined(parts: list[Tensor], axis: int) -> Tensor:
 
 
 def _bin_mask(first: Tensor, last: Tensor, bins: int, extent: int) -> Tensor:
-    """[m, bins, extent] bool: which pixels each bin covers."""
+    """Returns [m, bins, extent], bool: the pixels that each bin covers."""
     size = ops.true_div(ops.maximum(ops.add(ops.sub(last, first), 1.0), 1.0), float(bins))
     steps = np.arange(bins, dtype=np.float32)[None]
     begin = ops.add(ops.floor(ops.mul(size, apply_const(steps))), first)
@@ -419,7 +421,7 @@ def deformable_psroi_pooling(
 
 
 def _part_offsets(trans: Tensor, channel: int, part: int, ph: int, pw: int, std: float) -> Tensor:
-    """[m, ph, pw] offsets of the part that each bin lies in."""
+    """Returns [m, ph, pw]: the offsets of the part that each bin lies in."""
     m = trans._tuple_shape[0]
     own = ops.slice(
         trans, begin=(0, channel, 0, 0), end=(m, channel + 1, part, part), step=(1, 1, 1, 1)
@@ -441,7 +443,7 @@ def _moved_samples(
     axis: int,
     pooled: tuple[int, ...],
 ) -> Tensor:
-    """[m, ph, pw, points] places along one axis (2: rows, 3: columns)."""
+    """Returns [m, ph, pw, points]: places along one axis (2: rows, 3: columns)."""
     m = start._tuple_shape[0]
     share = (np.arange(bins)[:, None] + np.arange(points)[None, :] / points) / bins
     share = share.reshape((1, bins, 1, points) if axis == 2 else (1, 1, bins, points)).astype(

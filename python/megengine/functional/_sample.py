@@ -33,8 +33,8 @@ def check_interpolation(mode: str, op: str) -> str:
 
 
 def _folded(index: Tensor, extent: int, border: str) -> tuple[Tensor, Tensor | None]:
-    """int32 positions inside [0, extent), and for constant-like borders where they were inside
-    (else None).
+    """Returns int32 positions inside [0, extent) and, for constant-like borders, a mask of those
+    that were inside (else None).
     """
     top = extent - 1
     if border in ("constant", "transparent", "isolated"):
@@ -52,14 +52,16 @@ def _folded(index: Tensor, extent: int, border: str) -> tuple[Tensor, Tensor | N
 
 
 def _weights(fraction: Tensor, interp: str) -> list[tuple[int, Tensor]]:
-    """(offset from the floor, weight) of each tap along one axis."""
+    """Returns (offset from the floor, weight) of each tap along one axis."""
     if interp in ("linear", "area"):
         return [(0, ops.sub(1.0, fraction)), (1, fraction)]
     return cubic_taps(fraction) if interp == "cubic" else _lanczos4(fraction)
 
 
 def cubic_taps(t: _T) -> list[tuple[int, _T]]:
-    """(offset from the floor, weight) of Keys' cubic convolution; t: how far behind the floor, an array or tensor."""
+    """Returns (offset from the floor, weight) of Keys' cubic convolution; t: how far behind the
+    floor, an array or tensor.
+    """
     return [
         (-1, cubic_far(1 + t)),
         (0, cubic_near(t)),
@@ -69,14 +71,15 @@ def cubic_taps(t: _T) -> list[tuple[int, _T]]:
 
 
 def cubic_near(d: _T, a: float = -0.75) -> _T:
-    """The weight at a distance up to 1. Source: Keys, 1981, "Cubic Convolution Interpolation for Digital Image
+    """Computes the weight at a distance up to 1. Source: Keys, 1981, "Cubic Convolution
+    Interpolation for Digital Image
     Processing", equation 15; a: that of common image libraries.
     """
     return ((a + 2) * d - (a + 3)) * d * d + 1
 
 
 def cubic_far(d: _T, a: float = -0.75) -> _T:
-    """The same at a distance from 1 to 2."""
+    """Computes the weight at a distance from 1 to 2."""
     return (((d - 5) * d + 8) * d - 4) * a
 
 
@@ -108,9 +111,9 @@ def sample(
     interp: str = "linear",
     batch: Tensor | None = None,
 ) -> Tensor:
-    """Images [n, c, h, w] read at rows ``y`` and columns ``x`` [m, ...]: [m, ..., c].
-
-    ``batch`` [m] (int32) says which image; None is one each. Differentiable in images, y and x (not
+    """Reads images [n, c, h, w] at rows ``y`` and columns ``x`` [m, ...]; returns [m, ..., c].
+    ``batch`` [m] (int32) names the images; None takes one each. Differentiable in images, y and x
+    (not
     for nearest).
     """
     n, c, h, w = images._tuple_shape
@@ -118,7 +121,7 @@ def sample(
         note_extent_read(images, 0)
         batch = apply_const(np.arange(n, dtype=np.int32))
     first_row = ops.mul(ops.reshape(batch, shape=(math.prod(batch._tuple_shape),) + (1,) * (y.ndim - 1)), h)
-    pixels = ops.reshape(to_nhwc(images), shape=(n * h * w, c))  # so that a pixel is one row
+    pixels = ops.reshape(to_nhwc(images), shape=(n * h * w, c))  # one row for each pixel
     rows: list[tuple[Tensor, Tensor | None]]
     cols: list[tuple[Tensor, Tensor | None]]
     if interp == "nearest":
@@ -142,7 +145,7 @@ def sample(
 def _accumulate(
     out: Tensor | None, pixel: Tensor, inside: Tensor | None, weight: Tensor | None, value: float
 ) -> Tensor:
-    """out + weight * (pixel where inside, else value); None stands for 0, everywhere and 1."""
+    """Adds weight * (pixel if inside, else value) to out; None stands for 0, everywhere and 1."""
     if inside is not None:
         if value == 0 and weight is not None:
             weight = ops.mul(weight, ops.cast(inside, dtype=weight.dtype.name))
@@ -182,7 +185,7 @@ def to_nhwc(x: Tensor) -> Tensor:
 
 
 def back_to_dtype(sampled: Tensor, dtype: np.dtype) -> Tensor:
-    """Results of integer images are rounded and clipped back."""
+    """Casts results to the images' dtype; integers are rounded and clipped."""
     if sampled.dtype == dtype:
         return sampled
     if dtype.kind in "iu":

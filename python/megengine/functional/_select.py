@@ -87,7 +87,7 @@ def where(
 
 
 def triangle(x: Tensor, diagonal: int, upper: bool) -> Tensor:
-    """Zero below the diagonal of the last two axes, or above it."""
+    """Sets the elements below the diagonal of the last two axes, or above it, to zero."""
     rows, columns = x._tuple_shape[-2:]
     note_extent_read(x, x.ndim - 2)
     note_extent_read(x, x.ndim - 1)
@@ -321,7 +321,7 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def scatter_operands(inp: Tensor, axis: int, index: ArrayLike, source: ArrayLike, op: str) -> tuple[int, Tensor, Tensor]:
-    """The axis from the front, places, and the elements for them in inp's dtype."""
+    """Returns the axis counted from the front, the places, and their elements in inp's dtype."""
     require_tensors(op, inp)
     axis = normalize_axis(axis, inp.ndim, op)
     index = as_index(index, op)

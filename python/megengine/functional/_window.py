@@ -1,4 +1,4 @@
-"""Windows of images, padding, and what moves between channels and space."""
+"""Windows of images, padding, and functions that move elements between channels and space."""
 
 import math
 from collections.abc import Sequence
@@ -86,7 +86,9 @@ def pad(
 
 
 def pad_or_cut(x: Tensor, widths: Sequence[tuple[int, int]], mode: str, value: float) -> Tensor:
-    """`pad` where negative widths cut away; the modes "wrap" and "circular" go on at the other end."""
+    """Pads as `pad`; negative widths cut, and the modes "wrap" and "circular" continue at the other
+    end.
+    """
     if any(width < 0 for pair in widths for width in pair):
         x = x[tuple(slice(max(-b, 0), n - max(-a, 0)) for (b, a), n in zip(widths, x._tuple_shape, strict=True))]
         widths = [(max(before, 0), max(after, 0)) for before, after in widths]
@@ -117,7 +119,7 @@ def as_widths(pad_width: Any, ndim: int) -> list[tuple[int, ...]]:
 
 
 def _positions(extent: int, kernel: int, stride: int, dilation: int, axis: str) -> np.ndarray:
-    """[windows, kernel] positions along one axis."""
+    """Returns [windows, kernel]: positions along one axis."""
     count = (extent - dilation * (kernel - 1) - 1) // stride + 1
     if count < 1:
         raise ValueError(
@@ -142,7 +144,7 @@ def windows_of(
     stride: IntPair = 1,
     dilation: IntPair = 1,
 ) -> Tensor:
-    """[n, c, h, w] as its windows [n, c, oh, ow, kh, kw]; padding is zero."""
+    """Returns the windows [n, c, oh, ow, kh, kw] of [n, c, h, w]; padding is zero."""
     kh, kw = as_pair(kernel_size, "window: kernel_size")
     sh, sw = as_pair(stride, "window: stride")
     dh, dw = as_pair(dilation, "window: dilation")

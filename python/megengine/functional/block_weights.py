@@ -10,12 +10,14 @@ from ..tensor import Tensor
 
 __all__ = ["dequantize_blocks", "linear_of_blocks", "quantize_blocks"]
 
-GROUPS = (32, 64, 128)  # so many weights a block may have
-_SLAB = 1 << 20  # so many weights are rounded at once
+GROUPS = (32, 64, 128)  # numbers of weights that a block may have
+_SLAB = 1 << 20  # number of weights that are rounded at once
 
 
 def check_form(bits: int, group: int, who: str) -> None:
-    """ValueError, in the name of the function ``who``, for bits and groups that no block has."""
+    """Raises ValueError, in the name of the function ``who``, for bits and groups that no block
+    has.
+    """
     if bits not in (4, 8):
         raise ValueError(f"{who}: bits is 4 or 8, not {bits!r}")
     if group not in GROUPS:

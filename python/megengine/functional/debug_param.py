@@ -1,4 +1,6 @@
-"""How kernels are chosen: by rule or by measurement, and whether results must repeat bit for bit."""
+"""Settings for the choice of kernels: by rule or by measurement, and whether results must repeat
+bit for bit.
+"""
 
 import os
 from enum import IntFlag
@@ -21,7 +23,9 @@ class Strategy(IntFlag):
     OPTIMIZED = 8
 
     def __str__(self) -> str:
-        """As programs have logged it: the enumeration is called by the first operator that had one."""
+        """Returns the text that programs have logged: the enumeration is named after the first
+        operator that had one.
+        """
         return " + ".join(f"BatchConvBias.Strategy.{word.name}" for word in self)
 
     __repr__ = __str__
@@ -44,8 +48,8 @@ def _parse(option: Strategy | str) -> Strategy:
 _SETTINGS = {
     Strategy.PROFILE: "benchmark_kernel",
     Strategy.REPRODUCIBLE: "deterministic_kernel",
-}  # of megengine.config
-_others = Strategy.HEURISTIC  # the other words, which change nothing
+}  # names in megengine.config
+_others = Strategy.HEURISTIC  # other options, which change nothing
 
 
 def get_execution_strategy() -> Strategy:

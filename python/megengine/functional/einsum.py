@@ -119,7 +119,7 @@ def _extents(equation: str, terms: Sequence[str], operands: Sequence[Tensor]) ->
 
 
 def _diagonal(x: Tensor, term: str) -> tuple[Tensor, str]:
-    """Repeated letters of one operand become one axis."""
+    """Makes repeated letters of one operand one axis."""
     for label in term:
         while term.count(label) > 1:
             i = term.index(label)
@@ -149,7 +149,9 @@ def _permute(x: Tensor, labels: str, order: str) -> Tensor:
 def _contract(
     a: Tensor, la: str, b: Tensor, lb: str, keep: set[str], extents: dict[str, int]
 ) -> tuple[Tensor, str]:
-    """The product of two operands, summed over the letters of both that nobody else wants."""
+    """Multiplies two operands and sums over the letters that neither other operands nor the output
+    have.
+    """
     batch = [c for c in la if c in lb and c in keep]
     inner = [c for c in la if c in lb and c not in keep]
     left = [c for c in la if c not in lb]

@@ -30,7 +30,7 @@ Axes = int | Sequence[int] | None
 
 
 def _scale(norm: str | None, n: int, inverse: bool, op: str) -> float:
-    """What a transform of ``n`` elements is multiplied by."""
+    """Returns the factor of a transform of ``n`` elements."""
     if norm not in (None, "backward", "ortho", "forward"):
         raise ValueError(f"{op}: norm {norm!r} is not one of 'backward', 'ortho', 'forward'")
     if norm == "ortho":
@@ -39,7 +39,7 @@ def _scale(norm: str | None, n: int, inverse: bool, op: str) -> float:
 
 
 def _resized(x: Tensor, axis: int, n: int | None, op: str) -> Tensor:
-    """``n`` elements along ``axis``: cut, or with zeros behind."""
+    """Returns ``n`` elements along ``axis``: cut, or followed by zeros."""
     extent = x._tuple_shape[axis]
     if n is None or n == extent:
         return x
@@ -53,7 +53,7 @@ def _resized(x: Tensor, axis: int, n: int | None, op: str) -> Tensor:
 
 
 def _last(x: Tensor, axis: int) -> Tensor:
-    """``axis`` and the last one exchanged."""
+    """Exchanges ``axis`` and the last one."""
     perm = list(range(x.ndim))
     perm[axis], perm[-1] = perm[-1], perm[axis]
     return x if axis == x.ndim - 1 else ops.transpose(x, perm=tuple(perm))
@@ -240,7 +240,7 @@ def irfft(inp: Tensor, n: int | None = None, axis: int = -1, norm: str | None = 
 
 
 def _axes_of(x: Tensor, s: Axes, axes: Axes, op: str) -> list[tuple[int | None, int]]:
-    """(elements, axis) of each one that is transformed."""
+    """Returns (elements, axis) of each one that is transformed."""
     sizes: Any = None if s is None else as_ints(s, f"{op}: s")
     if axes is None:
         found: Any = range(x.ndim - len(sizes), x.ndim) if sizes else range(x.ndim)

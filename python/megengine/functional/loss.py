@@ -1,4 +1,4 @@
-"""Losses. ``reduction`` is "mean", "sum" or "none"; others are a ValueError."""
+"""Losses. ``reduction`` is "mean", "sum" or "none"; other words raise ValueError."""
 
 import warnings as _warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -245,7 +245,9 @@ def nll_loss(
 
 
 def _of_labels(pred: Tensor, label: Tensor | np.ndarray, axis: int, op: str) -> tuple[int, Tensor]:
-    """The axis of the classes, not negative, and the labels as places. ValueError for shapes that do not fit."""
+    """Returns the axis of the classes, counted from the front, and the labels as places. ValueError
+    for shapes that do not fit.
+    """
     if isinstance(label, np.ndarray):
         label = Tensor(label)
     _require_tensors(op, pred, label)
@@ -292,7 +294,7 @@ def _likelihood(
 
 
 def _of_classes(weight: Tensor, shape: tuple[int, ...], axis: int, op: str) -> Tensor:
-    """Weights of classes as they broadcast to predictions."""
+    """Returns weights of classes in a shape that broadcasts to predictions."""
     _require_tensors(op, weight)
     if weight._tuple_shape != (shape[axis],):
         raise ValueError(f"{op}: weight has shape {list(weight._tuple_shape)} for {shape[axis]} classes")
@@ -347,7 +349,7 @@ def binary_cross_entropy(
 
 
 def _times_log(x: _Operand, y: Tensor) -> Tensor:
-    """x * log(y), and 0 where x is 0: a certain prediction that is right costs nothing."""
+    """Computes x * log(y), and 0 where x is 0: a certain prediction that is right costs nothing."""
     is_zero = _ops.equal(x, 0.0)
     return _ops.where(is_zero, 0.0, _ops.mul(x, _ops.log(_ops.where(is_zero, 1.0, y))))
 

@@ -412,7 +412,7 @@ def norm(
     """
     inp = _to_high(as_tensor(inp))
     y = _norm(inp, ord, axis, keepdims)
-    return y if ord == 0 else _like(y, inp)  # a half may not hold how many there are
+    return y if ord == 0 else _like(y, inp)  # float16 may not hold the number of elements
 
 
 def _norm(inp: Tensor, ord: float | None, axis: int | None, keepdims: bool) -> Tensor:
@@ -424,7 +424,7 @@ def _norm(inp: Tensor, ord: float | None, axis: int | None, keepdims: bool) -> T
 
 
 def _like(y: Tensor, x: Tensor) -> Tensor:
-    """What was computed in float32, in the dtype of halves."""
+    """Casts a float32 result to the dtype of half-precision operands."""
     return ops.cast(y, dtype=x.dtype.name) if x.dtype.name in ("float16", "bfloat16") else y
 
 
@@ -697,7 +697,7 @@ def matinv(inp: Tensor) -> Tensor:
 
 
 def check_compute_mode(where: str, mode: str) -> None:
-    """ValueError for one that is unknown; both that there are add in float32."""
+    """Raises ValueError for one that is unknown; both modes add in float32."""
     if mode.lower() not in ("default", "float32"):
         raise ValueError(f"{where}: compute_mode {mode!r} is neither 'default' nor 'float32'")
 

@@ -56,7 +56,9 @@ def _rounded_bias(bias: Tensor, inp: Tensor, weight: Tensor) -> Tensor:
 def conv_8_bit(
     inp: Tensor, weight: Tensor, bias: Tensor | None, dtype: np.dtype, use_relu: bool, **window: Any
 ) -> QuantizedTensor:
-    """weight: [oc, c / groups, kernel...]. dtype: of the result, symmetric 8-bit."""
+    """Convolves 8-bit integers. weight: [oc, c / groups, kernel...]. dtype: that of the result,
+    symmetric 8-bit.
+    """
     scale = get_scale(inp.dtype) * get_scale(weight.dtype) / get_scale(dtype)
     scales = ops.full(shape=(1,), value=scale, dtype="float32", device=inp)
     channels = weight._tuple_shape[0]
@@ -179,7 +181,7 @@ def batch_conv_bias_activation(
         raise ValueError(
             f"batch_conv_bias_activation: {count} samples and {weight._tuple_shape[0]} weights"
         )
-    # The samples become groups of one convolution.
+    # Samples become groups of one convolution.
     leading = (count * groups, outputs // groups) if count * groups > 1 else (outputs,)
     kernels = weight.reshape(*leading, *weight._tuple_shape[-3:])
     if bias is not None:

@@ -179,7 +179,7 @@ def _is_nhwc(format: str, op: str) -> bool:
 
 
 def _project(mat: Tensor, h: int, w: int) -> tuple[Tensor, Tensor]:
-    """Rows and columns, [n, h, w], that the matrices send the output pixels to."""
+    """Returns the rows and columns, [n, h, w], to which the matrices map the output pixels."""
     n = mat._tuple_shape[0]
     rows, cols = _grid(h, w)
     m = [

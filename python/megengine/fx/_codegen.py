@@ -32,11 +32,13 @@ _IMPORTED = (
     "math",
     "megengine",
     "operator",
-)  # what generated code imports; other things are given to it
+)  # generated code imports these; it gets other objects by name
 
 
 def _at(path: str) -> Any:
-    """What a dotted path leads to from the modules that are imported; None when it leads nowhere."""
+    """Returns the object at a dotted path that begins with an imported module; None if there is
+    none.
+    """
     head, *steps = path.split(".")
     return functools.reduce(
         lambda found, step: getattr(found, step, None), steps, sys.modules.get(head)
@@ -46,7 +48,8 @@ def _at(path: str) -> Any:
 def _is_word(text: str) -> bool:
     """Whether ``text`` can stand in code as a name. Graphs may come from files: other text is quoted.
 
-    Python reads letters that look alike as one (NFKC): such names would lead elsewhere than the text says.
+    Python treats some letters that look alike as one (NFKC), so such names would mean others than
+    the text shows.
     """
     normal = text.isascii() or unicodedata.normalize("NFKC", text) == text
     return normal and text.isidentifier() and not keyword.iskeyword(text) and text != "__debug__"
@@ -84,7 +87,7 @@ class _Writer:
         self.globals: dict[str, Any] = {}
         self.imports: set[str] = set()
         self.inputs: list[str] = []
-        self.kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD  # of the next input
+        self.kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD  # the kind of the next parameter
         self.parameters: list[inspect.Parameter] = []
         self.taken = {node.name for node in graph} | {root_module}
 
@@ -141,13 +144,13 @@ class _Writer:
         listed = [self.text(arg) for arg in node.args[skip:]]
         plain = {key: arg for key, arg in node.kwargs.items() if _is_word(key)}
         listed += [f"{key} = {self.text(arg)}" for key, arg in plain.items()]
-        if len(plain) < len(node.kwargs):  # keys that Python cannot write as keywords
+        if len(plain) < len(node.kwargs):  # for keys that Python cannot write as keywords
             rest = {key: arg for key, arg in node.kwargs.items() if key not in plain}
             listed.append("**" + self.text(rest))
         return ", ".join(listed)
 
     def path(self, base: str, target: str) -> str:
-        """``base.a.b``, with getattr for steps that are not identifiers."""
+        """Returns ``base.a.b``, with getattr for steps that are not identifiers."""
         for step in target.split("."):
             base = f"{base}.{step}" if _is_word(step) else f"getattr({base}, {step!r})"
         return base
@@ -239,7 +242,7 @@ class _Writer:
 
 
 def python_code(graph: Any, root_module: str = "self") -> PythonCode:
-    """See `Graph.python_code`."""
+    """Generates the code of `Graph.python_code`."""
     writer = _Writer(graph, root_module)
     body = writer.body()
     try:

@@ -1,4 +1,5 @@
-"""What becomes known to the tracer of this thread: functions of tensors, functions given to `wrap`, calls of modules, reads
+"""Tells the tracer of this thread about functions of tensors, functions given to `wrap`, calls of
+modules, reads
 of their tensors, and operators with a Tensor on the left."""
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ _OPERATORS = frozenset(f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS))
 
 
 class _Watching(Watcher):
-    """Tells a `Tracer` of what proxies take part in."""
+    """Tells a `Tracer` about calls that proxies take part in."""
 
     functions: set[Callable[..., Any]] = {*RECORDED, *RANDOM_METHODS}
-    makers: set[Callable[..., Any]] = set()  # whose calls are recorded even without proxies
+    # functions whose calls are recorded even without proxies
+    makers: set[Callable[..., Any]] = set()
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
@@ -68,7 +70,7 @@ class _Watching(Watcher):
             return super().write(module, name, value)
         former = vars(module).get(name)
         if isinstance(former, Tensor) and value.tracer.is_write_into(value, former):
-            return None  # the end of ``self.x += 1``: it is the same tensor
+            return None  # ``self.x += 1`` ends with assigning the same tensor
         raise TraceError(
             f"forward assigns {value.node.describe()} to {type(module).__name__}.{name}, which a graph cannot do\n"
             f"  fix: write into a tensor: self.{name}[...] = value\n"
@@ -126,7 +128,8 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
 
 
 def wrap_maker(fn: _Function) -> _Function:
-    """As `wrap`, for a function whose result is made anew in each run of a graph, from numbers too."""
+    """Wraps a function whose result each run of a graph makes anew, even from numbers; see `wrap`.
+    """
     _Watching.makers.add(fn)
     wrapped: _Function = wrap(fn)
     return wrapped
@@ -141,14 +144,16 @@ def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _names_lock = threading.Lock()
-_names_tracing = 0  # how many tracers are at work, in all threads
+_names_tracing = 0  # number of tracers at work in all threads
 _names_saved: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # (id of the globals, name) -> (globals, what stood there)
 _NOTHING = object()
 
 
 @contextmanager
 def _names_dispatched() -> Iterator[None]:
-    """Globals given to `wrap` by name: exchanged in their modules, until the last tracer has ended."""
+    """Exchanges globals that were given to `wrap` by name in their modules, until the last tracer
+    has ended.
+    """
     global _names_tracing
     with _names_lock:
         _names_tracing += 1
@@ -172,6 +177,6 @@ def _names_dispatched() -> Iterator[None]:
 
 @contextmanager
 def tracing(tracer: Any) -> Iterator[None]:
-    """Let ``tracer`` know of calls and reads in this thread."""
+    """Tells ``tracer`` about calls and reads in this thread, inside a with-block."""
     with _names_dispatched(), watching(_Watching(tracer)):
         yield

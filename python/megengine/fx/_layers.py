@@ -1,6 +1,7 @@
 """Layers with weights and normalizations with fixed statistics, as module graphs call them, and folding the latter into the former.
 
-A graph may be one of `fx` or of a traced module, a layer a module or a function of tensors that each call finds the same.
+A graph may be one of `fx` or of a traced module, and a layer a module, or a function of tensors
+that are the same in each call.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ _NORMALIZATIONS = (M.BatchNorm1d, M.BatchNorm2d, M.BatchNorm3d, M.SyncBatchNorm)
 
 
 def maker_of(value: Any) -> Any:
-    """The call that makes a value; a node of fx makes itself."""
+    """Returns the call that makes a value; a node of fx is its own."""
     return getattr(value, "expr", value)
 
 
 def known_value(arg: Any) -> Any:
-    """What an argument is in each call: an attribute, a constant, or an element of one; None for another value of the graph."""
+    """Returns an argument that is the same in each call: an attribute, a constant, or an element of
+    one; None for other values.
+    """
     if not isinstance(arg, Value):
         return arg
     call = maker_of(arg)
@@ -48,14 +51,14 @@ class Layer(NamedTuple):
     """A call of a convolution or a linear layer, with the parameters that it has in each call."""
 
     call: Any
-    axes: int  # of its kernels
+    axes: int  # the number of axes of its kernels
     weight: Tensor
     bias: Tensor | None
     trains: bool
 
 
 def layer_of(call: Any) -> Layer | None:
-    """The layer that is called; None for another call, or where its parameters are computed."""
+    """Returns the layer of a call; None for other calls, or if its parameters are computed."""
     if call.op == "call_module":
         module = call.reached()
         axes = _LAYERS.get(type(module))
@@ -83,7 +86,9 @@ class Norm(NamedTuple):
 
 
 def norm_of(call: Any) -> Norm | None:
-    """The normalization that is called; None for another call, and where each batch has its own statistics."""
+    """Returns the normalization of a call; None for other calls, or if each batch has its own
+    statistics.
+    """
     is_module = call.op == "call_module" and type(call.reached()) in _NORMALIZATIONS
     named = call.arguments_by_name() if is_module or call.target is F.batch_norm else None
     if named is None:
@@ -103,7 +108,9 @@ def norm_of(call: Any) -> Norm | None:
 
 
 class Folding(abc.ABC):
-    """Normalizations go into the convolutions before them, if these have no other reader; subclasses edit the graph."""
+    """Folds normalizations into the convolutions before them, if these have no other reader;
+    subclasses edit the graph.
+    """
 
     @abc.abstractmethod
     def admits(self, layer: Layer, norm: Norm) -> bool:
@@ -115,7 +122,7 @@ class Folding(abc.ABC):
 
     @abc.abstractmethod
     def drop(self, call: Any, inp: Any) -> None:
-        """Let ``inp``, which a call reads, stand for what the call makes, and take the call out."""
+        """Replaces a call's result by its input ``inp``, and takes the call out."""
 
     def run(self, graph: Graph) -> None:
         """Fold all pairs of a graph."""

@@ -327,7 +327,9 @@ class _Stopwatch(Interpreter):
 
 
 def measured(module: M.Module, inputs: tuple[Any, ...], runs: int) -> Measured:
-    """Types and times of the nodes of a GraphModule, run on ``inputs``; its tensors are afterwards as before."""
+    """Returns types and times of the nodes of a GraphModule, run on ``inputs``; its tensors are
+    restored.
+    """
     stopwatch = _Stopwatch(module)
     with kept_tensors([*module.tensors(), *tensors_in(inputs)]):
         for _ in range(runs):

@@ -1,4 +1,5 @@
-"""What is seen of a running program: calls of functions, modules and tensors' methods, and attributes of modules.
+"""Watches a running program: calls of functions, modules and tensors' methods, and attributes of
+modules.
 
 While a `Watcher` is at work (`watching`), classes and functions ask the watcher of their thread. Nothing of this is there while
 nobody watches. What is called is patched here and nowhere else, for `fx` and for `traced_module`.
@@ -53,48 +54,50 @@ _NAME: Any = Tensor.name
 
 
 class Watcher:
-    """Is told of what its thread does; its methods do what the program does by itself, until a subclass says otherwise.
+    """Learns what its thread does; its methods do what the program does by itself unless a subclass
+    overrides them.
 
-    functions: those whose calls it is told of.
+    functions: the functions whose calls it watches.
     """
 
     functions: Collection[Callable[..., Any]] = frozenset()
 
     def call_function(self, fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of one of ``functions``; ``original`` does what it does."""
+        """Handles a call of one of ``functions``; ``original`` is the function without the watcher.
+        """
         return original(*args, **kwargs)
 
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any]) -> Any:
-        """A method or operator of a tensor, ``args[0]``."""
+        """Handles a method or operator of a tensor, ``args[0]``."""
         return original(*args, **kwargs)
 
     def call_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a module."""
+        """Handles a call of a module."""
         return MODULE_CALL(module, *args, **kwargs)
 
     def items(self, tensor: Tensor) -> Iterator[Any]:
-        """A loop over a tensor."""
+        """Handles a loop over a tensor."""
         return _TENSOR_ITER(tensor)
 
     def shape_of(self, tensor: Tensor, shape: Any) -> Any:
-        """``tensor.shape``, which is ``shape``."""
+        """Handles a read of ``tensor.shape``, which is ``shape``."""
         return shape
 
     def value_of(self, tensor: Tensor) -> None:
-        """The program reads the value of a tensor."""
+        """Learns that the program reads the value of a tensor."""
 
     def made_from(self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """``result = Tensor(data, ...)``."""
+        """Learns of ``result = Tensor(data, ...)``."""
 
     def named(self, tensor: Tensor, name: str) -> None:
-        """A tensor has got a name."""
+        """Learns that a tensor has got a name."""
 
     def read(self, module: Module, name: str, tensor: Tensor) -> Any:
-        """``module.name``, which is ``tensor``."""
+        """Handles a read of ``module.name``, which is ``tensor``."""
         return tensor
 
     def write(self, module: Module, name: str, value: Any) -> None:
-        """``module.name = value``."""
+        """Handles ``module.name = value``."""
         _MODULE_SETATTR(module, name, value)
 
 
@@ -135,14 +138,14 @@ def _set_name(watcher: Watcher, self: Tensor, name: str) -> None:
 
 
 def _attributes() -> Iterator[tuple[type, str, Any]]:
-    """(class, attribute, what stands there while somebody watches)."""
+    """Iterates over (class, attribute, the value that replaces it while a watcher is at work)."""
     for name in sorted({*OPERATORS, *ARRAY_METHODS, *OTHER_METHODS}):
         if hasattr(Tensor, name):
             yield Tensor, name, _method(name, getattr(Tensor, name))
     yield from _others()
 
 
-@functools.cache  # as `_method`: making them takes longer than putting them there
+@functools.cache  # kept, as those of `_method`: making them takes longer than installing them
 def _others() -> list[tuple[type, str, Any]]:
     return list(_each_other())
 

@@ -78,7 +78,7 @@ class Graph(core.Graph):
         self.owning_module = owning_module
         self._names = Namespace()
         self._insert_before: Node | None = None  # None: at the end
-        self.view: Any = None  # what shows this graph in the words of `traced_module`, for graphs of traced modules
+        self.view: Any = None  # the InternalGraph of this graph, if it is one of a traced module
 
     @property
     def nodes(self) -> NodeList:
@@ -505,7 +505,9 @@ class Graph(core.Graph):
         return self.owning_module
 
     def check_ends(self) -> None:
-        """GraphError unless inputs come first, the output last, and the owning module runs this graph."""
+        """Raises GraphError unless inputs come first, the output last, and the owning module runs
+        this graph.
+        """
         body_began = False
         for node in self:
             if node.op == "placeholder" and body_began:
@@ -615,7 +617,7 @@ class Graph(core.Graph):
         """Make the node of a record in a file."""
         args, kwargs, source = reader.call(item)
         node = self.create_node(op, target, args, kwargs, name)
-        node.name = name  # also one that a graph would not give by itself
+        node.name = name  # the name of the record, even one that the graph would not choose
         node.source = source
         node._take(item, reader)
         reader.nodes.append(node)
@@ -641,7 +643,9 @@ def _saved(target: Target) -> Any:
 
 
 class _InsertPoint(contextlib.AbstractContextManager[Any]):
-    """Set when it is made, given back when the with-block ends."""
+    """Sets the insertion point when it is made, and restores the former one when the with-block
+    ends.
+    """
 
     def __init__(self, graph: Graph, before: Node | None) -> None:
         self._graph, self._saved = graph, graph._insert_before
@@ -652,7 +656,9 @@ class _InsertPoint(contextlib.AbstractContextManager[Any]):
 
 
 def _shown(target: Target) -> str:
-    """A target in a table; functions of C as Python shows them, others by name."""
+    """Returns the text of a target in a table: functions of C as Python prints them, others by
+    name.
+    """
     if isinstance(target, str):
         return target
     return name_of_function(target) if hasattr(target, "__code__") else str(target)

@@ -26,7 +26,7 @@ _versions = itertools.count(1)
 
 
 def compile_forward(graph: Graph) -> tuple[str, Any]:
-    """(source, function) of a graph. Tracebacks show lines of the source."""
+    """Returns (source, function) of a graph. Tracebacks show lines of the source."""
     code = graph.python_code("self")
     file = f"<fx generated {next(_versions)}>"
     namespace = dict(code.globals)
@@ -368,7 +368,8 @@ def _read(owner: GraphModule, data: Any, reader: ValueReader) -> None:
 def _finish(owner: GraphModule, version: str) -> None:
     owner.graph.lint()
     parameters = ["self", *(node.name for node in owner.graph.nodes if node.op == "placeholder")]
-    if len(set(parameters)) < len(parameters):  # Python would look for the line of its error in a file
+    # otherwise Python would look for the line of its error in a file
+    if len(set(parameters)) < len(parameters):
         raise Damaged(f"two parameters of a graph have one name: {', '.join(parameters)}")
     owner.recompile()
 

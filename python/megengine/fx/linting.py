@@ -1,4 +1,6 @@
-"""Whether graphs are well formed, and what edits have to mind in them: the one linter of all module graphs."""
+"""The linter of all module graphs: checks that they are well formed, and remarks on sharing that
+edits must mind.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ _NAMED = ("placeholder", "get_attr", "call_method", "call_module", "output")  # 
 
 
 def lint(top: Graph, for_inference: bool) -> list[str]:
-    """GraphError for ``top``, or a graph that it calls, that is not well formed (`check`).
+    """Raises GraphError for ``top``, or a graph that it calls, that is not well formed (`check`).
 
-    for_inference: nor may anything that is called be in training mode. Returns a sentence for each module or tensor that has
+    for_inference: whether called modules must also be out of training mode. Returns a sentence for
+    each module or tensor that has
     two names, module that several calls share, and tensor read from a module that is called.
     """
     calls: list[Call] = []
@@ -38,9 +41,9 @@ def lint(top: Graph, for_inference: bool) -> list[str]:
 
 
 def check(graph: Graph) -> None:
-    """GraphError, naming the call, unless values are made before they are read, by one call and under one name each,
-
-    and list their users; and unless the targets of calls exist and are what the calls take them for.
+    """Raises GraphError, naming the call, unless each value is made before it is read, by one call
+    and under one name, and lists its users; and unless the targets of calls exist and have the
+    right kind.
     """
     graph.check()
     names: dict[str, Value] = {}

@@ -41,7 +41,7 @@ _WRITERS = frozenset(
         "lshift", "rshift", "concat",
     ) if hasattr(operator, f"i{name}")]
 )  # fmt: skip
-# Python functions of this package that act by being called.
+# Python functions of this package whose calls have effects.
 _IMPURE: set[Callable[..., Any]] = set()
 _WRITING_METHODS = frozenset({"__setitem__", "set_value", "reset_zero", "_reset", "_assign"})
 
@@ -50,7 +50,9 @@ _MISSING = object()
 
 
 def attribute_at(root: object, path: str, default: object = _MISSING) -> Any:
-    """What the dotted ``path`` leads to: attributes, items of lists and dicts. AttributeError unless there."""
+    """Returns the object at a dotted ``path`` of attributes and of items of lists and dicts.
+    AttributeError if there is none.
+    """
     try:
         return get_expand_structure(root, path) if path else root
     except KeyError as error:
@@ -109,7 +111,8 @@ def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
 
 @functools.lru_cache(maxsize=4096)
 def signature_of(callee: object) -> inspect.Signature | None:
-    """Parameters of a function or method as its definition has them; None where nothing tells them."""
+    """Returns the parameters in the definition of a function or method; None if they are not known.
+    """
     if isinstance(callee, types.WrapperDescriptorType):
         # An operator in C says "($self, value, mod=None, /)". inspect.signature compiles that, and printing a file's graph runs no compiler.
         names = [part.strip(" $") for part in (getattr(callee, "__text_signature__", None) or "").strip("()").split(",") if part.strip() != "/"]
@@ -205,7 +208,7 @@ class Node(Call, Value):
         self.type = type_expr
         self.meta: dict[str, Any] = {}
         self._maker: Any = graph
-        if graph is not None:  # else who makes it minds what it is made of
+        if graph is not None:  # otherwise its maker checks it
             self.source = users_line()
             self._check_target()
         super().__init__(args, kwargs)
@@ -274,7 +277,7 @@ class Node(Call, Value):
         return attribute_at(self._maker.owning_module, self.target, default=None)
 
     def _parameters(self) -> inspect.Signature | None:
-        """The parameters that take `args` and `kwargs`; None where nothing tells them."""
+        """Returns the parameters that take `args` and `kwargs`; None if they are not known."""
         if self.op == "call_function":
             return signature_of(self.target)
         if self.op == "call_method":
@@ -283,13 +286,13 @@ class Node(Call, Value):
         return found and found.replace(parameters=[*found.parameters.values()][1:])  # without self
 
     def arguments_by_name(self) -> dict[str, Any] | None:
-        """Returns the arguments by the names of the parameters of what is called, with the defaults
-        of those left out.
+        """Returns the arguments by the names of the callee's parameters, with the defaults of
+        missing ones.
 
         Returns
         -------
         dict of str or None
-            The arguments; None where the parameters are not known, or take other arguments.
+            The arguments; None if the parameters are not known, or take other arguments.
         """
         signature = self._parameters()
         if signature is None:
@@ -467,7 +470,7 @@ class Node(Call, Value):
         return self.op == "call_module" and self._module_writes()
 
     def _module_writes(self) -> bool:
-        """A module in training mode may update its statistics."""
+        """Whether the called module is in training mode and has buffers, which it may update."""
         module = self._module_called()
         return bool(getattr(module, "training", False)) and any(True for _ in module.buffers())
 
@@ -506,7 +509,7 @@ class Node(Call, Value):
         return Row(KINDS[self.op], self.name, callee, call, about, source=self.source)
 
     def noted_types(self) -> str:
-        """What `ShapeProp` noted."""
+        """Returns the types that `ShapeProp` noted."""
         noted: list[str] = []
         _note_types(self.meta.get("tensor_meta"), noted)
         return ", ".join(noted)
@@ -515,21 +518,21 @@ class Node(Call, Value):
 
 
 def _marked(leaf: Any) -> str:
-    """A leaf with ``%`` before nodes."""
+    """Returns the text of a leaf, with ``%`` before nodes."""
     if isinstance(leaf, Node):
         return f"%{leaf.name}"
     return name_of_function(leaf) if callable(leaf) and hasattr(leaf, "__name__") else str(leaf)
 
 
 def _named(leaf: Any) -> str:
-    """A leaf as a program writes it."""
+    """Returns the text of a leaf in a program."""
     if isinstance(leaf, Node):
         return leaf.name
     return name_of_function(leaf) if callable(leaf) and hasattr(leaf, "__name__") else repr(leaf)
 
 
 def _listed(args: tuple[Any, ...], kwargs: dict[str, Argument] | None = None) -> str:
-    """Arguments as a program writes them."""
+    """Returns the text of arguments in a program."""
     keywords = (f"{key}={tree_text(value, _named, repr)}" for key, value in (kwargs or {}).items())
     return ", ".join([*(tree_text(arg, _named, repr) for arg in args), *keywords])
 

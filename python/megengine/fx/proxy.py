@@ -1,4 +1,6 @@
-"""Proxy: stands for a value that is not known while a program is traced; what is done with it becomes nodes."""
+"""Proxy: stands for a value that is not known while a program is traced; operations on it become
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +158,9 @@ class Attribute(Proxy):
 
 
 def _unpacked_count(frame: Any) -> int | None:
-    """How many names ``a, b = proxy`` assigns, if the caller stands at such a statement."""
+    """Returns the number of names that ``a, b = proxy`` assigns, if the caller runs such a
+    statement.
+    """
     code, place = frame.f_code.co_code, frame.f_lasti
     if 0 <= place < len(code) and dis.opname[code[place]] == "UNPACK_SEQUENCE":
         return code[place + 1]

@@ -1,4 +1,6 @@
-"""What pictures show of a graph: a row for each node, in the modules whose forward made it."""
+"""Makes the rows that pictures show of a graph: one for each node, within the modules whose forward
+made it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ def graph_rows(graph: Graph, measured: Measured) -> list[Row]:
 
 
 def _places(graph: Graph) -> tuple[list[tuple[str, ...]], dict[tuple[str, ...], str]]:
-    """For each node the modules around it, the outermost first; and the classes of these."""
+    """Returns the modules around each node, the outermost first, and the classes of these modules.
+    """
     classes: dict[tuple[str, ...], str] = {}
     paths = _paths(graph)
     modules = {path: _modules_on(graph.owner, path, classes) for path in set(paths)}
@@ -27,7 +30,7 @@ def _places(graph: Graph) -> tuple[list[tuple[str, ...]], dict[tuple[str, ...], 
 
 
 def _paths(graph: Graph) -> list[str]:
-    """For each node the path of the module whose forward it is a part of.
+    """Returns for each node the path of the module whose forward contains it.
 
     A node that an edit put in stands in the innermost module that its neighbours both stand in.
     """
@@ -48,7 +51,7 @@ def _noted_path(node: Node) -> str | None:
 
 
 def _filled(paths: Sequence[str | None]) -> list[str]:
-    """Each None replaced by what stands before it."""
+    """Replaces each None by the path before it."""
     return list(accumulate(paths, lambda known, path: known if path is None else path, initial=""))[
         1:
     ]

@@ -1,4 +1,4 @@
-"""Finding parts of a graph that look like a pattern, and putting other nodes in their place."""
+"""Finds parts of a graph that match a pattern, and replaces them by other nodes."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def replace_pattern(
     is computed only after a part of it.
 
     Matches do not overlap, but one may read the result of another. New nodes have the line and the
-    module of the last node of their match, and a result also keeps the type and what else was in
-    the ``meta`` of the node that made it before.
+    module of the last node of their match, and a result also keeps the type and the other ``meta``
+    of the node that made it before.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _results(graph: Graph) -> tuple[Any, ...]:
 
 
 def _bound(node: Node) -> Any:
-    """Arguments by name with defaults filled in, where the parameters are known."""
+    """Returns arguments by name with defaults, if the parameters are known."""
     named = node.arguments_by_name()
     return (node.args, node.kwargs) if named is None else named
 
@@ -189,7 +189,9 @@ class _Pattern:
         return None
 
     def _other_outputs(self, place: int, binding: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
-        """Extends a match to the results after the first: among the readers of what is matched already."""
+        """Extends a match to the other results, which it looks for among the readers of matched
+        nodes.
+        """
         if place == len(self.outputs):
             yield binding
             return
@@ -202,7 +204,9 @@ class _Pattern:
                 yield from self._other_outputs(place + 1, found)
 
     def _readers(self, wanted: Node, binding: dict[Node, Any]) -> list[Node]:
-        """Nodes that a result can be: forward, along the pattern, from a matched node that it depends on."""
+        """Iterates over candidates for a result: nodes reached along the pattern from a matched
+        node that it depends on.
+        """
         for value in wanted.all_input_nodes:
             known = [binding[value]] if value in binding else self._readers(value, binding)
             nodes: list[Any] = [
@@ -212,7 +216,7 @@ class _Pattern:
                 return [n for n in nodes if n.op == wanted.op and n.target == wanted.target]
         return []
 
-    # A match grows in a dict that is copied only where there is a choice, at commutative functions.
+    # A match grows in a dict, which is copied only at choices: commutative functions.
 
     def _node(self, wanted: Node, node: Any, binding: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
         if wanted in binding:
@@ -269,7 +273,7 @@ class _Pattern:
         for node in nodes:
             if node not in results and any(user not in nodes for user in node.users):
                 return False
-        # Results are made where the last of the match stands: what reads them must come later.
+        # The last matched node makes the results, so their readers must come later.
         last = max(positions[node] for node in nodes)
         return all(
             positions[user] > last for node in results for user in node.users if user not in nodes
@@ -282,14 +286,14 @@ def _same(wanted: Any, actual: Any) -> bool:
 
 
 def _now(node: Any, replaced: dict[Node, Any]) -> Any:
-    """What stands for a node of the graph after the replacements so far."""
+    """Returns the node that stands for a node of the graph after the replacements so far."""
     while isinstance(node, Node) and node in replaced:
         node = replaced[node]
     return node
 
 
 def _describe_as(node: Node, original: Node) -> None:
-    """Errors and plans tell of a new node what they told of the original."""
+    """Gives a new node the line and names of the original, for errors and plans."""
     node.source = original.source
     node.meta[MODULE] = original.meta.get(MODULE, "")
 

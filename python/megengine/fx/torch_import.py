@@ -24,7 +24,8 @@ from .tracer import Tracer
 
 __all__ = ["from_torch"]
 
-_OPERATORS = FUNCTIONS | OPERATORS  # methods and functions outside torch.nn have the arguments of operators
+# methods, and functions outside torch.nn, take the arguments of operators
+_OPERATORS = FUNCTIONS | OPERATORS
 _PYTHON = ("_operator", "operator", "math", "builtins")
 _IN_PLACE = {f"i{name.rstrip('_')}": getattr(operator, name) for name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
@@ -97,7 +98,9 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
 
 
 def _import_program(torch: Any, program: Any, rules: Mapping[Any, Callable[..., Any]] | None) -> GraphModule:
-    """As it is, which keeps layers in one piece; else by torch's decompositions, which have no writes in place and fewer operators."""
+    """Imports a program as it is, so that layers stay whole; if that fails, after torch's
+    decompositions, which have fewer operators and no writes in place.
+    """
 
     def run(program: Any) -> GraphModule:
         known = inspect.signature(program.module).parameters
@@ -149,7 +152,8 @@ class _Import(Tracer):
     # -- nodes -----------------------------------------------------------------------------------
 
     def _convert(self, node: Any) -> Any:
-        """Our value for a node; notes the reason and gives a stand-in where there is none."""
+        """Returns our value for a node; if there is none, notes the reason and returns a stand-in.
+        """
         try:
             value = getattr(self, f"_{node.op}")(node)
         except (ValueError, TypeError, AttributeError) as error:
@@ -198,7 +202,7 @@ class _Import(Tracer):
         if layer is None:
             ours: Any = self._take(theirs)
             self._things[node.target] = ours
-            setattr(self.root, node.target, ours)  # so that constants of the walk get other names
+            setattr(self.root, node.target, ours)  # constants of the walk must get other names
         else:
             ours = attribute_at(self._layer(layer), node.target.removeprefix(f"{layer}."))
         value = self.create_proxy("get_attr", node.target, (), {})
@@ -209,7 +213,7 @@ class _Import(Tracer):
         self._layer(node.target)
         theirs = self._gm.get_submodule(node.target)
         args, kwargs = self._ours((node.args, node.kwargs))
-        if kwargs:  # layers of ours have other names for them
+        if kwargs:  # our layers have other names for them
             bound = inspect.signature(theirs.forward).bind(*args, **kwargs)
             args, kwargs = bound.args, bound.kwargs
         value = self.create_proxy("call_module", node.target, args, kwargs)
@@ -266,7 +270,7 @@ class _Import(Tracer):
         return self._things[path]
 
     def _take(self, theirs: Any, shape: tuple[int, ...] | None = None) -> Tensor | None:
-        """Ours for a tensor of torch, the same one each time that it is wanted in this shape."""
+        """Returns our tensor for one of torch, the same object for each use in this shape."""
         if theirs is None:
             return None
         shape = tuple(theirs.shape) if shape is None else shape
@@ -277,7 +281,8 @@ class _Import(Tracer):
         return self._tensors_of[key][1]
 
     def _settle(self, node: Any, name: str, value: Any, in_place: bool) -> Any:
-        """Note what shares memory with what. After a write in place later readers get the new value."""
+        """Notes which values share memory. After a write in place later readers get the new value.
+        """
         source = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
         source = source if isinstance(source, self._torch.fx.Node) else None
         self._memory.note(node, name, source, node.all_input_nodes)
@@ -299,7 +304,9 @@ class _Import(Tracer):
 
 
 def _name_of(target: Any) -> str:
-    """The name in the tables: of operators without overload, of functions outside torch with their module."""
+    """Returns the name in the tables: operators without overload, functions outside torch with
+    their module.
+    """
     if hasattr(target, "overloadpacket"):
         namespace, _, name = target.name().split(".")[0].partition("::")
         return name if namespace == "aten" else f"{namespace}::{name}"

@@ -1,11 +1,13 @@
-"""Writes in place of a torch program as new values: who shares memory with whom, and who reads what afterwards."""
+"""Writes in place of a torch program as new values: which values share memory, and which are read
+afterwards.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# What gives another view of its first argument's memory, or may.
+# Operators that return a view of their first argument's memory, or may do so.
 VIEWS = frozenset(
     ("view", "_unsafe_view", "reshape", "view_as", "reshape_as", "flatten", "unflatten", "transpose", "swapaxes",
      "swapdims", "t", "permute", "movedim", "moveaxis", "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to",
@@ -28,7 +30,7 @@ class Memory:
         )  # nodes whose values are Python's numbers, or tuples of them
 
     def note(self, node: Any, name: str, source: object, inputs: Sequence[object]) -> None:
-        """Say that ``node`` applied ``name`` to ``source`` (a node or None) and others."""
+        """Notes that ``node`` applied ``name`` to ``source`` (a node or None) and others."""
         is_shape = name == "getattr" and node.args[1] in ("shape", "ndim")
         if name in _COUNTS or is_shape or (inputs and self._numbers.issuperset(inputs)):
             self._numbers.add(node)
@@ -40,7 +42,9 @@ class Memory:
         return node in self._numbers
 
     def written(self, node: object, source: object) -> Iterator[tuple[Any, bool]]:
-        """(other node, whether it is read later) for all that share the memory that ``node`` writes, source included."""
+        """Iterates over (other node, whether it is read later) for all that share the memory that
+        ``node`` writes, source included.
+        """
         self._join(node, source)
         for other in self._groups[source] - {node}:
             yield other, any(self._places[user] > self._places[node] for user in other.users)

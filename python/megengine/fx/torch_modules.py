@@ -16,11 +16,14 @@ from ..tensor import Parameter, Tensor
 from .torchlike import FUNCTIONS, images, layers, networks, pooling, recurrent
 from .torchlike import elementwise as e
 
-Take = Callable[..., Any]  # take(tensor or None, shape=None): ours, the same one whenever it is asked for
+# take(tensor or None, shape=None): returns our tensor, the same one at each call
+Take = Callable[..., Any]
 
 
 def _made(cls: type[Module], *args: Any, **kwargs: Any) -> Any:
-    """A module whose parameters are about to be replaced: none is drawn, so that random generators stay as they are."""
+    """Makes a module whose parameters are about to be replaced; none is drawn, so random generators
+    do not move.
+    """
     undrawn = type(cls.__name__, (cls,), {"reset_parameters": lambda self: None})
     made = undrawn(*args, **kwargs)
     made.__class__ = cls
@@ -28,7 +31,7 @@ def _made(cls: type[Module], *args: Any, **kwargs: Any) -> Any:
 
 
 def _take_affine(ours: Any, theirs: Any, take: Take) -> Any:
-    """Weight and bias in the shapes of ours."""
+    """Takes weight and bias in the shapes of our layers."""
     for name in ("weight", "bias"):
         own = getattr(ours, name)
         if own is not None:
@@ -172,7 +175,7 @@ _WINDOW = ("kernel_size", "stride", "padding", "ceil_mode")
 
 
 def _of_rank(size: Any, rank: int) -> Any:
-    """Layers of lines have an int where torch's may have a tuple of one."""
+    """Returns an int for layers of lines, where torch's may have a tuple of one."""
     return size[0] if rank == 1 and isinstance(size, (tuple, list)) else size
 
 
@@ -200,7 +203,9 @@ def _avg_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
 
 
 def _adaptive(function: Callable[..., Any], cls: type[Module] | None = None, **settings: Any) -> Callable[..., Any]:
-    """cls: our layer, whose windows overlap otherwise than torch's shares, but for one of all."""
+    """Converts an adaptive pooling layer. cls: our layer, whose windows equal torch's only for an
+    output of size 1.
+    """
 
     def build(m: Any, take: Take) -> Module:
         size = m.output_size
@@ -249,7 +254,7 @@ def _activation(given: Any, take: Take) -> Callable[..., Any]:
 
 
 def _of_parts(cls: type[Module], **attributes: Any) -> Module:
-    """A module of these attributes, without those that its own ``__init__`` makes."""
+    """Makes a module from these attributes without calling its ``__init__``."""
     ours = cls.__new__(cls)
     Module.__init__(ours)
     for name, value in attributes.items():

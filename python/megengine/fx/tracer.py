@@ -24,7 +24,7 @@ _CONSTANTS = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis),
 
 
 def check_concrete_arg(value: object, expected: object, name: str) -> None:
-    """ValueError unless an argument has the value for which the program was traced."""
+    """Raises ValueError unless an argument has the value for which the program was traced."""
     if value is not expected and value != expected:
         raise ValueError(
             f"argument {name!r} is {value!r}, but the program was traced for {expected!r}"
@@ -302,7 +302,7 @@ class Tracer:
 
     def _tensor_node(self, value: Tensor) -> Node:
         path = self._tensors.get(id(value))
-        if path is None:  # made while tracing: a constant of the program
+        if path is None:  # it was made while tracing, so it is a constant of the program
             number = len([key for key in self.root.__dict__ if key.startswith("_tensor_constant")])
             path = f"_tensor_constant{number}"
             setattr(self.root, path, value)
@@ -439,7 +439,7 @@ class Tracer:
     def _inputs(
         self, function: Callable[..., Any], concrete: dict[str, Any]
     ) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-        """What to call, and with what."""
+        """Returns the function to call and its arguments."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         packed: list[Proxy] = []
@@ -468,7 +468,8 @@ class Tracer:
 
 
 def _taking_a_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with its ``*args`` as one last parameter, and all others given by position, keyword-only ones last.
+    """Returns ``function`` with its ``*args`` as one last parameter, and all others given by
+    position, keyword-only ones last.
 
     TypeError unless it is a plain Python function.
     """

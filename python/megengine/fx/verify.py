@@ -82,12 +82,13 @@ def verify_same(before: M.Module, after: GraphModule, inputs: object, tolerance:
 
 
 def _fresh(args: Any) -> Any:
-    """Handles of their own, so that a model that writes into its inputs gets the same twice."""
+    """Copies the handles, so that a model that writes into its inputs gets the same values twice.
+    """
     return map_leaves(args, lambda leaf: Tensor(leaf) if isinstance(leaf, Tensor) else leaf)
 
 
 def difference(want: object, got: object, tolerance: float, least_scale: float = 0.0) -> str | None:
-    """How two trees of tensors, arrays and constants differ; None when they do not.
+    """Describes how two trees of tensors, arrays and constants differ; None if they do not.
 
     tolerance: relative to the largest element of each tensor, or to ``least_scale`` where all are smaller.
     """
@@ -119,7 +120,9 @@ def _array(leaf: Any) -> Any:
 def _first_different(
     before: M.Module, after: GraphModule, args: tuple[Any, ...], tolerance: float
 ) -> str | None:
-    """The first node of ``after`` whose value is not that of the node of ``before`` that it stands for."""
+    """Describes the first node of ``after`` whose value differs from that of its counterpart in
+    ``before``.
+    """
     if not isinstance(before, GraphModule):
         return None
     wanted = {node.name: value for node, value in values_of(before, args)}

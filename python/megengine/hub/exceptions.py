@@ -1,4 +1,4 @@
-"""What can go wrong when a repository is fetched."""
+"""Errors that fetching a repository may raise."""
 
 
 class FetcherError(Exception):

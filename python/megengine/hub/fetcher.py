@@ -21,7 +21,7 @@ from . import const
 from .const import DEFAULT_BRANCH_NAME
 from .exceptions import GitCheckoutError, GitPullError, InvalidGitHost, InvalidRepo
 
-_MOST_FILES, _MOST_BYTES = 100_000, 4 << 30  # of an unpacked archive
+_MOST_FILES, _MOST_BYTES = 100_000, 4 << 30  # limits of an unpacked archive
 
 _logger = get_logger(__name__)
 
@@ -49,7 +49,9 @@ def hub_dir() -> str:
 
 
 def _identity(path: str) -> int | None:
-    """The number of the folder that is there now, which is another one after it was fetched again; None where there is none."""
+    """Returns the inode of the folder, which changes when it is fetched again; None if there is no
+    folder.
+    """
     try:
         return os.stat(path).st_ino
     except FileNotFoundError:
@@ -57,7 +59,7 @@ def _identity(path: str) -> int | None:
 
 
 class RepoFetcherBase:
-    """What all ways of fetching share."""
+    """Base of the fetchers: the cache, and the choice of a branch."""
 
     @classmethod
     def fetch(
@@ -81,7 +83,8 @@ class RepoFetcherBase:
         if commit is not None and not _COMMIT.fullmatch(commit):
             raise InvalidRepo(f"commit must be 4 to 40 hexadecimal digits, got {commit!r}")
         source = _Source(git_host, owner, name, branch, commit or None)
-        target = os.path.join(hub_dir(), "@".join(quote(part, safe="") for part in source if part))  # one folder for one source
+        # each source has a folder of its own
+        target = os.path.join(hub_dir(), "@".join(quote(part, safe="") for part in source if part))
         before = None if use_cache else _identity(target)
         if _identity(target) != before:
             _logger.debug("%s is in the cache: %s", repo_info, target)
@@ -117,7 +120,7 @@ class RepoFetcherBase:
 
 
 class GitSSHFetcher(RepoFetcherBase):
-    """By ``git clone`` over SSH, with the user's keys."""
+    """Fetches with ``git clone`` over SSH, with the user's keys."""
 
     @classmethod
     def _download(cls, source: _Source, workspace: str, silent: bool) -> str:
@@ -131,7 +134,7 @@ class GitSSHFetcher(RepoFetcherBase):
 
 
 class GitHTTPSFetcher(RepoFetcherBase):
-    """As an archive over HTTPS, the way GitHub offers it (and GitLab, for hosts called gitlab)."""
+    """Fetches an archive over HTTPS, as GitHub offers it (and GitLab, for hosts called gitlab)."""
 
     @classmethod
     def _download(cls, source: _Source, workspace: str, silent: bool) -> str:

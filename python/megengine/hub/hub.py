@@ -264,7 +264,7 @@ def _folder_of(
 
 
 def _drop_other_repositories(folder: str) -> None:
-    """Forgets modules of repositories loaded before: many call their package ``model`` or ``official``."""
+    """Forgets modules of other repositories: many call their package ``model`` or ``official``."""
     root, folder = os.path.realpath(hub_dir()) + os.sep, os.path.realpath(folder) + os.sep
     for name, module in builtins.list(sys.modules.items()):
         origin = getattr(module, "__file__", None) or next(

@@ -34,7 +34,7 @@ def check_module_exists(module: str) -> bool:
 
 @contextlib.contextmanager
 def import_path(folder: str) -> Iterator[None]:
-    """Imports look into ``folder`` first, inside a ``with`` block."""
+    """Lets imports look into ``folder`` first, inside a ``with`` block."""
     sys.path.insert(0, folder)
     try:
         yield

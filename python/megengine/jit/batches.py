@@ -1,4 +1,4 @@
-"""The batch that fits into a memory limit where the one of a call does not."""
+"""Finds a batch that fits into a memory limit if that of a call does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRIES = 3
 
 @contextlib.contextmanager
 def kept_generators() -> Iterator[None]:
-    """Random generators are at the end where they were: plans draw as calls do."""
+    """Restores random generators at the end: plans draw as calls do."""
     drawn = [(state, state.current_seed, state.counter) for state in (default_random_state(), noise_state())]
     try:
         yield
@@ -26,7 +26,7 @@ def kept_generators() -> Iterator[None]:
 
 
 def propose(error: MemoryError, args: Sequence[Any], plan: Callable[[tuple[Any, ...]], object]) -> None:
-    """Adds to a refusal by the memory limit the batch that was found to fit, if one was.
+    """Adds to a refusal by the memory limit the largest batch that fits, if there is one.
 
     ``plan`` raises a MemoryError for arguments that do not fit; it runs the body on placeholders. Only for arguments that are Tensors of one first
     extent, the batch, and for errors that advise a smaller one. Random generators stay where they are.
@@ -41,7 +41,8 @@ def _propose(error: OutOfMemoryError, args: Sequence[Any], plan: Callable[[tuple
     if len(extents) != 1 or not all(isinstance(arg, Tensor) for arg in args) or not (extent := extents.pop()):
         return
     needs, limit, batch = error.needed or 0, error.limit or 0, extent[0]
-    smaller, by_batch = batch, needs / batch  # bytes; at most: parameters do not grow with it
+    # an upper bound of the bytes, as parameters do not grow with the batch
+    smaller, by_batch = batch, needs / batch
     for _ in range(_TRIES):
         smaller = min(smaller - 1, int(smaller - (needs - limit) / by_batch))
         if smaller < 1:
@@ -53,7 +54,7 @@ def _propose(error: OutOfMemoryError, args: Sequence[Any], plan: Callable[[tuple
                 return
             by_batch = min(by_batch, (needs - refusal.needed) / max(1, batch - smaller))
             batch, needs = smaller, refusal.needed
-        except Exception:  # whatever the body makes of another batch is not what the call is told of
+        except Exception:  # what the body does with another batch is not the call's concern
             return
         else:
             error.args = (re.sub(r"take a smaller (batch|model, or fewer results)", f"take a batch of {smaller}, which fits", str(error)),)

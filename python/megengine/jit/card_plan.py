@@ -12,7 +12,7 @@ from .plan_text import seconds_text
 from .report import MemoryPlan, StepCost, merge_plans
 
 _P = ParamSpec("_P")
-_ROWS = 15  # of the table that a plan prints
+_ROWS = 15  # rows of the table that a plan prints
 
 
 def architecture_of(card: str) -> int:
@@ -46,7 +46,7 @@ def architecture_of(card: str) -> int:
 
 @dataclass(frozen=True, repr=False)
 class CardPlan(MemoryPlan):
-    """The plan of a call on a described GPU: memory as of every plan, and what each step asks of the card.
+    """The plan of a call on a described GPU: its memory, and the card's work in each step.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from ..utils._opencv import opencv
 
 
 def _random(text: str, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """``#rand(lo, hi[, shape...])``: uniform numbers."""
+    """Draws the uniform numbers of ``#rand(lo, hi[, shape...])``."""
     try:
         low, high, *extents = (float(part) for part in text[len("#rand(") : -1].split(","))
     except ValueError:
@@ -70,7 +70,7 @@ def _array(
 
 
 def _lines(input_data: Any) -> Iterator[str | Any]:
-    """One entry a case. "@list" names a file with one case a line."""
+    """Returns one entry for each case. "@list" names a file with one case a line."""
     for entry in input_data if isinstance(input_data, (list, tuple)) else [input_data]:
         if isinstance(entry, str) and entry.startswith("@"):
             with open(entry[1:], encoding="utf-8") as stream:
@@ -80,7 +80,7 @@ def _lines(input_data: Any) -> Iterator[str | Any]:
 
 
 def _assignments(entry: Any, names: list[str]) -> dict[str, Any]:
-    """``value`` for a model of one input, or ``name:value;name:value``."""
+    """Parses ``value`` for a model of one input, or ``name:value;name:value``."""
     if isinstance(entry, dict):
         found = dict(entry)
     elif isinstance(entry, str) and (";" in entry or ":" in entry):

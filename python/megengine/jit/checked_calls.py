@@ -1,7 +1,8 @@
 """``MEGJIT_CHECK``: a call that skips the Python body is compared with one that runs it.
 
-In: a call that the guards let through. Out: what it gives, or a TraceError that says what the body gives in its place, and the line from
-which on it does something else. The body runs in a trial, which leaves tensors, gradients and random generators as they were.
+In: a call that the guards let through. Out: its result, or a TraceError that tells the body's
+result and the line at which the body differs. The body runs in a trial, which leaves tensors,
+gradients and random generators as they were.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ def _words_for(tensor: Any) -> str:
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Are they containers of one form, with the same values that are no tensors?"""
+    """Whether they are containers of one form whose values that are not tensors are the same."""
     if not (isinstance(a, Branch) and isinstance(b, Branch)):
         return same(a, b)
     return a.kind is b.kind and a.names == b.names and len(a.parts) == len(b.parts) and all(map(_alike, a.parts, b.parts))
 
 
 class Trial:
-    """One call whose body runs first, without consequences."""
+    """One call whose body runs first, as a trial that leaves nothing changed."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Trial:
         options.symbolic = True
         options.pipeline.memory = _core.MemoryOptions()  # a limit may hold only where states are replaced in place
         self._reference = _core.TraceFunction(options)
-        self._flat: list[Tensor] = []  # what the body returned, and the values of these
+        self._flat: list[Tensor] = []  # tensors that the body returned
         self._values: list[Tensor] = []
         self._differs = ""
         try:
@@ -70,7 +71,9 @@ class Trial:
             self._differs = "the body returns other containers or other values that are no tensors"
 
     def run_direct(self, leaves: list[Tensor], number: int) -> list[Tensor] | None:
-        """`TraceFunction.run_direct`; TraceError where its results, or what it updates, are not the body's."""
+        """Runs `TraceFunction.run_direct`. TraceError if its results, or the tensors that it
+        updates, differ from the body's.
+        """
         changed = {id(tensor) for tensor, is_grad, _ in self._changed if not is_grad}
         kept = [(tensor, Tensor(tensor)) for tensor in self._function.updated(number) if id(tensor) not in changed and self._was_there(tensor)]
         flat = self._function.run_direct(leaves, number)
@@ -101,7 +104,7 @@ class Trial:
         if a.tobytes() == b.tobytes() or (noise and np.allclose(a.astype("float64"), b.astype("float64"), rtol=noise, atol=noise, equal_nan=True)):
             return ""
         same = (a == b) | ((a != a) & (b != b))
-        if np.all(same):  # but for the sign of a zero, or the payload of a NaN
+        if np.all(same):  # they differ in the sign of a zero, or the payload of a NaN
             same = np.signbit(a) == np.signbit(b)
         if np.all(same):
             return ""
@@ -118,13 +121,15 @@ class Trial:
         ) from cause
 
     def _first_other_line(self) -> tuple[str, str]:
-        """Where the body leaves the record: the line, and what it does there. Empty where it does not."""
+        """Returns the line at which the body leaves the record, and what it does there; empty if it
+        does not.
+        """
         if not self._reference.version_count:
             return "", ""
         then, now = ("\n".join(function.graphs(optimized=False)).splitlines() for function in (self._function, self._reference))
         for at, (old, new) in enumerate(itertools.zip_longest(then, now, fillvalue="")):
             before, after = (text.partition("  # ")[0].strip() for text in (old, new))
-            if before != after:  # a constant has no line; what reads it has one
+            if before != after:  # a constant has no line, but its reader has one
                 line = next((text.partition("  # ")[2] for text in (*now[at:], *then[at:]) if "  # " in text), "")
                 return line, f"the body does `{after or 'nothing'}`, where `{before or 'nothing'}` was recorded"
         return "", ""

@@ -1,4 +1,6 @@
-"""What the code of a function reads by name: globals, closure cells, imports, and what it takes from them."""
+"""Finds the names that the code of a function reads: globals, closure cells, imports, and what it
+takes from them.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,14 @@ def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def attributes_of(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
-    """(kind, name) -> attributes that the code takes from it, "" for any other use."""
+    """Returns (kind, name) -> attributes that the code takes from it, "" for any other use."""
     return {name: frozenset(path.removesuffix("()").split(".")[0] for path in paths) for name, paths in paths_of(code).items()}
 
 
 @functools.lru_cache(maxsize=4096)
 def paths_of(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
-    """(kind, name) -> what the code takes from it, such as "linalg.norm" of np; with "()" where it calls that without arguments; "" for any other use.
+    """Returns (kind, name) -> what the code takes from it, such as "linalg.norm" of np; with "()"
+    where it calls that without arguments; "" for any other use.
 
     kind: global, cell, import (of a module, in the body), or unknown: an instruction of a newer Python that loads by name.
     """
@@ -40,7 +43,8 @@ def paths_of(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
         last: tuple[str, str] | None = None
         path: list[str] = []
         for instruction in dis.get_instructions(part):
-            if instruction.opname in ("CACHE", "EXTENDED_ARG", "PUSH_NULL"):  # the last stands between a callable and its call from 3.13 on
+            # from Python 3.13 on the last one stands between a callable and its call
+            if instruction.opname in ("CACHE", "EXTENDED_ARG", "PUSH_NULL"):
                 continue
             is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
             if last and is_attribute:
@@ -70,10 +74,10 @@ def names_in(code: types.CodeType) -> set[str]:
 
 
 def words_in(code: types.CodeType) -> set[str]:
-    """Its names, and its texts, which may be names for getattr()."""
+    """Returns the names in code, and its texts, which may be names for getattr()."""
     return {word for part in codes_of(code) for word in (*part.co_names, *part.co_consts) if isinstance(word, str)}
 
 
 def is_only_filled(value: object, attributes: frozenset[str]) -> bool:
-    """Does the code no more with this container than to put something into it?"""
+    """Whether the code only puts something into this container."""
     return bool(attributes) and {path.removesuffix("()") for path in attributes} <= FILLS and type(value) in (list, set, collections.deque)

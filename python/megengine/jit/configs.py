@@ -17,7 +17,7 @@ _SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%(\s*of\s+RAM)?\s*", re.ASCII | re.IG
 
 
 def _environment_int(name: str, value: int) -> int:
-    """``MGB_SUBLINEAR_MEMORY_*`` variables win over what the program says."""
+    """Reads a ``MGB_SUBLINEAR_MEMORY_*`` variable, which overrides the program's value."""
     text = os.environ.get(name)
     if text is None:
         return value
@@ -28,7 +28,9 @@ def _environment_int(name: str, value: int) -> int:
 
 
 def share_of_plan(given: int | str | None) -> float:
-    """The share that a memory_limit such as "50%" gives of what the first call takes without a limit; 0 for other limits."""
+    """Returns the share in a memory_limit such as "50%", of the bytes of the first call without a
+    limit; 0 for other limits.
+    """
     match = _SHARE.fullmatch(given) if isinstance(given, str) else None
     return _share(given, match) if match and not match[2] else 0.0
 
@@ -41,7 +43,7 @@ def _share(text: Any, match: re.Match[str]) -> float:
 
 
 def _memory_of_machine() -> int:
-    """Physical memory, or what the process's control group may have of it."""
+    """Returns the bytes of physical memory, or the limit of the process's control group."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         with open("/sys/fs/cgroup/memory.max") as file:
@@ -73,7 +75,9 @@ def memory_limit_bytes(given: int | str | None) -> int:
 
 
 def check_interval() -> int:
-    """What ``MEGJIT_CHECK`` says: of so many calls without the body one is compared with the body; 0 means none is."""
+    """Returns ``MEGJIT_CHECK``: of this number of calls without the body one is compared with the
+    body; 0 compares none.
+    """
     text = os.environ.get("MEGJIT_CHECK", "")
     return int(text) if text.isdecimal() else int(bool(text))
 
@@ -260,7 +264,9 @@ class GraphOptimizationConfig:
         self.jit_fuse_reduce: bool | None = None
 
     def _choices(self, opt_level: int) -> dict[str, bool]:
-        """What the compiler is told: generate kernels below level 3 too, and what they may hold."""
+        """Returns the compiler's choices: whether to generate kernels below level 3, and what these
+        may hold.
+        """
         if self.jit_fuse_dimshuffle and self.jit_fuse_reduce:
             raise ValueError(
                 "jit_fuse_dimshuffle and jit_fuse_reduce are both True\n"
@@ -281,7 +287,9 @@ class GraphOptimizationConfig:
 
 
 def spill_folder(given: str | os.PathLike[str] | None, is_limited: bool) -> str:
-    """The folder of trace's spill; "" means none. TypeError, ValueError and FileNotFoundError for what is no folder, or has no limit."""
+    """The folder of trace's spill; "" means none. TypeError, ValueError or FileNotFoundError if it
+    is no folder, or there is no limit.
+    """
     if given is None:
         return ""
     if not isinstance(given, (str, os.PathLike)):
@@ -317,7 +325,9 @@ def _memory_options(limit: int, spill: str, sublinear: SublinearMemoryConfig | N
 
 
 class Options(TypedDict, total=False):
-    """What `trace` takes besides the function, for editors and type checkers; `trace` says what each means."""
+    """The options of `trace`, for editors and type checkers; the docstring of `trace` explains
+    them.
+    """
 
     symbolic: bool
     capture_as_const: bool
@@ -347,7 +357,9 @@ def trace_options(
     dtr: DTRConfig | None,
     **fields: Any,
 ) -> _core.TraceOptions:
-    """What the compiler is told of a traced function; ``fields`` are those of `_core.TraceOptions`."""
+    """Returns the compiler's options for a traced function; ``fields`` are those of
+    `_core.TraceOptions`.
+    """
     pipeline = _core.PipelineOptions(
         opt_level=opt_level,
         exact=exact,

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple, ParamSpec
 
 from .. import _core
 from .._files.disk import written_whole
@@ -22,11 +22,14 @@ from ..tensor import Tensor
 from . import metadata
 from .cases import make_cases
 from .caught import noting_caught_errors
+from .parts import Part
 from .places import tensor_places
+
+_P = ParamSpec("_P")
 
 
 class DumpInfo(NamedTuple):
-    """What dump says of a file: numbers of operators and bytes, a hash, and names."""
+    """Facts about a dumped file: numbers of operators and bytes, a hash, and names."""
 
     nr_opr: int
     tot_bytes: int
@@ -62,7 +65,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def checked_keeping(keep_var_name: int, dump_format: str | None) -> None:
-    """ValueError for a value that dump does not know."""
+    """Raises ValueError for a value that dump does not know."""
     if dump_format not in FORMATS:
         raise ValueError(f"dump: dump_format must be None, 'FBS' or 'FBS_V2', got {dump_format!r}")
     if keep_var_name not in (0, 1, 2):
@@ -70,7 +73,9 @@ def checked_keeping(keep_var_name: int, dump_format: str | None) -> None:
 
 
 class Results:
-    """What a recorded body returned, as dump needs it: how many tensors, and the keys of a mapping."""
+    """The form of a recorded body's result, for dump: the number of tensors, and the keys of a
+    mapping.
+    """
 
     def __init__(self, value: Any):
         self.keys: list[str] | None = None
@@ -93,7 +98,9 @@ class Results:
         self.count = len(items)
 
     def names(self, given: str | Iterable[str] | None, may_be_none: bool = False) -> list[str]:
-        """The names of the outputs, or [] for those of the operators that make them. may_be_none: without results, it updates its state."""
+        """Returns the names of the outputs, or [] to take those of their operators. may_be_none:
+        whether it may have no results, as it updates its state.
+        """
         if self.fault:
             raise TypeError(
                 f"dump: the function returns a {self.fault}\n"
@@ -138,7 +145,7 @@ def input_names(recorded: list[tuple[str, str]], given: str | Iterable[str] | No
 def metadata_bytes(
     user_info: object, options: Mapping[str, bool], optimized: bool, modified: bool = False
 ) -> bytes:
-    """What the container holds as metadata; metadata_of reads it."""
+    """Returns the metadata of the container; metadata_of reads it."""
     entries = {
         "user_info": user_info,
         "graph_modified": modified,
@@ -155,7 +162,7 @@ def write_model(
 ) -> None:
     """Writes ``data`` to a path at once, by renaming, or to an open binary file.
 
-    append: keep what the path holds and put ``data`` behind it. Raises OSError.
+    append: whether to put ``data`` behind what the path holds. Raises OSError.
     """
     before = b""
     if append and isinstance(file, (str, os.PathLike)) and os.path.exists(file):
@@ -183,7 +190,7 @@ def save_model(
 
 
 def info_of(model: _core.Model, data: bytes, content_hash: int) -> DumpInfo:
-    """What dump tells of a function of the file ``data``."""
+    """Returns the facts about a function of the file ``data``."""
     return DumpInfo(
         model.node_count,
         len(data),
@@ -213,24 +220,18 @@ def write_strip_info(path: str, model: _core.Model, content_hash: int, append: b
     write_model(path, json.dumps(rows, indent=1).encode())
 
 
-class Dumping:
+class Dumping(Part[_P]):
     """The base of ``trace`` that notes names and results while recording, and writes the graph."""
 
-    if TYPE_CHECKING:  # what `trace` has
-        __wrapped__: Any
-        _body: Callable[..., Any]
-        _capture_as_const: bool
-        _function: _core.TraceFunction
-        _opt_level: int
-        _exact: bool
-
-    _results: Results | None = None  # of the last recording
+    _results: Results | None = None  # the results of the last recording
     _other_result: int | None = None  # a result that was another value in a later call than in the last recording
     _recorded_inputs: list[tuple[str, str]] = []  # keyword (or "") and own name
     _lookups: list[tuple[Callable[[], object], object]] = []  # core.scopes.lookups
 
     def _named_body(self, *args: Any, **kwargs: Any) -> Any:
-        """The body, run so that parameters, and in a recording for dump modules, are noted with their names."""
+        """Runs the body and notes parameters with their names; in a recording for dump, modules
+        too.
+        """
         outside = recording.set(True)
         try:
             for name, value in self._outside_tensors():
@@ -240,7 +241,7 @@ class Dumping:
             recording.reset(outside)
 
     def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
-        """The body, whose inputs and results are noted."""
+        """Runs the body and notes its inputs and results."""
         places: Callable[[], dict[str, Tensor]] = lambda: dict(self._outside_tensors())  # noqa: E731
         if _core.is_recording():
             places = functools.partial(tensor_places, self.__wrapped__, kwargs)
@@ -441,7 +442,7 @@ class Dumping:
         keep_var_name: int = 1,
         keep_opr_name: bool = False,
     ) -> _core.Model:
-        """What was recorded last as a function of a file with these states."""
+        """Returns the last recording as a function of a file with these states."""
         version = self._version_to_dump()
         model = version.export_model(
             input_names(self._recorded_inputs, arg_names),

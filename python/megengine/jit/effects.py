@@ -1,9 +1,10 @@
-"""What a traced body may do besides computing: for ``trace(without_host="auto")``, which skips only bodies that do nothing else.
+"""Finds what a traced body does besides computing: ``trace(without_host="auto")`` skips only bodies
+that do nothing else.
 
 In: a function. Out: None, or the first thing found that acts on the outside, or might: a print, a log, an attribute that is
-written. From the code everything is reached that it names, and of objects the attributes whose names are mentioned
-somewhere. Known to be quiet is what computes; whatever is not known counts as acting. Containers that a body fills are no
-matter of this file: guards see that they have changed.
+written. It follows all names in the code, and those attributes of objects whose names occur
+somewhere. Functions that only compute are known to be quiet; unknown ones count as acting. Guards,
+not this file, notice that containers have changed.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from .watched import MISSING, content
 
 
 class _Acts(Exception):
-    """Its text says what acts."""
+    """Raised with a text that tells what acts."""
 
 
 def acting_part(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """What of a call of ``function`` acts on more than its results and on tensors; None for nothing."""
+    """Returns what a call of ``function`` does beyond its results and tensors; None if nothing."""
     mentioned: set[str] = {"forward", "__call__"}
     try:
         while True:
@@ -46,7 +47,7 @@ def acting_part(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 class _Walk:
-    """One walk over what a body reaches by the names that are known to be mentioned."""
+    """One walk over what a body reaches by the names that its code mentions."""
 
     def __init__(self, mentioned: set[str]) -> None:
         self._names = mentioned
@@ -54,10 +55,10 @@ class _Walk:
         self._seen: dict[int, Any] = {}
 
     def judge(self, value: Any, name: str, attributes: frozenset[str] = frozenset()) -> None:
-        """_Acts unless ``value``, of which these attributes are taken, is quiet."""
+        """Raises _Acts unless ``value``, of which these attributes are taken, is quiet."""
         if isinstance(value, (*PLAIN, Tensor, np.ndarray)) or value is MISSING or id(value) in self._seen:
             return
-        if isinstance(value, types.ModuleType):  # another attribute of it may be taken elsewhere
+        if isinstance(value, types.ModuleType):  # another place may take another attribute of it
             self._judge_module(value, name, attributes)
             return
         self._seen[id(value)] = value
@@ -119,7 +120,9 @@ class _Walk:
             self.judge(default, f"a default of {name}")
 
     def _judge_object(self, value: Any, name: str) -> None:
-        """An object, or a class, of the program: its methods whose names are mentioned, and its attributes."""
+        """Judges an object or a class of the program: its methods whose names are mentioned, and
+        its attributes.
+        """
         is_class = isinstance(value, type)
         for kind in (value if is_class else type(value)).__mro__:
             if is_foreign(kind.__module__):
@@ -140,7 +143,7 @@ class _Walk:
 
 
 def _stores(instruction: dis.Instruction, code: types.CodeType) -> bool:
-    """Does it write something that is not a local variable?"""
+    """Whether it writes something other than a local variable."""
     name = instruction.opname
     if not name.startswith(("STORE_", "DELETE_")) or name.startswith(("STORE_FAST", "DELETE_FAST", "STORE_NAME")):
         return False

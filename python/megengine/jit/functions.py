@@ -112,7 +112,9 @@ def dump_functions(
 
 
 def _parameter_names(function: trace[..., Any]) -> list[str] | None:
-    """Those of the positional arguments that the recorded call had; None where they cannot be told."""
+    """Returns the names of the positional arguments of the recorded call; None if they are not
+    known.
+    """
     try:
         parameters = list(inspect.signature(function.__wrapped__).parameters.values())
     except (TypeError, ValueError):

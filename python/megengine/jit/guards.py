@@ -1,6 +1,7 @@
-"""Guards of ``trace(without_host=True)``: what a recording could read besides its tensors.
+"""Guards of ``trace(without_host=True)``: facts about all that a recording could read besides its
+tensors.
 
-A call without the Python body is right only while everything that the body would read is as it was.
+A call without the Python body is right only while everything that the body would read is unchanged.
 All that it reaches (walk.py) is noted before the function is recorded, compared after it (a body that
 changes what it reads is recorded again in each call) and before each later call.
 """
@@ -24,25 +25,27 @@ from .reach import Unwatchable
 from .walk import Walk
 from .watched import facts_of, same
 
-_numbers = itertools.count(1)  # of guards
+_numbers = itertools.count(1)  # numbers of guards
 _AUTOCASTING, _WORLD = "autocasting", "the world of processes"
 _TOLD = {_AUTOCASTING: "autocasting was switched", _WORLD: "a world of processes began or ended"}
 
 
 class Guards:
-    """What one recording could read. ``reason(...)`` is None while it still reads the same."""
+    """The facts that one recording could read. ``reason(...)`` is None while they are the same."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]):
         self.number = next(_numbers)
-        self.result_tree: Any = None  # of the recorded call, as trace flattens it
-        self.make_result: Callable[[list[Any]], Any] = list  # makes the result of a call of its tensors
+        self.result_tree: Any = None  # the recorded call's result, as trace flattens it
+        # makes the result of a call from its tensors
+        self.make_result: Callable[[list[Any]], Any] = list
         self._walk = Walk(leaves)
         self.facts = self._walk.facts
-        self._leaf_ids: list[int] | None = None  # where the body asks for id() or hash()
+        self._leaf_ids: list[int] | None = None  # set if the body calls id() or hash()
         self._grads = [leaf.grad for leaf in leaves]
-        self._grad_places: list[int] = []  # of arguments whose gradient the body may read
+        self._grad_places: list[int] = []  # places of arguments whose gradient the body may read
         self._unwatchable: str | None = None
-        self._host_random: tuple[Any, ...] | None = _host_random_state()  # until the body has run
+        # kept until the body has run
+        self._host_random: tuple[Any, ...] | None = _host_random_state()
         self._walk.watch("given", _precisions, _AUTOCASTING)
         self._walk.watch("entry", vars(random_state), _WORLD, "_noise")
         held: list[tuple[Any, str]] = []
@@ -59,7 +62,7 @@ class Guards:
         self._set_call(kwargs, leaves)
 
     def _set_call(self, kwargs: dict[str, Any], leaves: list[Tensor]) -> None:
-        """What the arguments of a call must be, for the facts to take it."""
+        """Tells the facts what the arguments of a call must be."""
         grads = [(place, self._grads[place]) for place in self._grad_places]
         fixed = [*enumerate(leaves)] if self._leaf_ids is not None else self._walk.captured_leaves
         self.facts.set_call(self._structure[0], kwargs, grads, fixed, [*self._walk.captured.values()])
@@ -67,10 +70,10 @@ class Guards:
     def for_other_sizes(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
     ) -> Guards | None:
-        """The guards of a call with other sizes, without a walk; None where only a walk can tell.
+        """The guards of a call with other sizes, without a walk; None if only a walk can tell.
 
-        A body finds the same things where all facts hold, so both share the facts and the memory
-        that they take. What a walk notes of one call (gradients, ids, arguments that the body also
+        If all facts hold, a body finds the same things, so both share the facts and their memory.
+        What a walk notes of one call (gradients, ids, arguments that the body also
         reaches, numbers of an optimizer) is never shared.
         """
         walk = self._walk
@@ -83,7 +86,7 @@ class Guards:
         return other
 
     def result_maker(self) -> Callable[[list[Any]], Any]:
-        """What makes the recorded result of other tensors."""
+        """Returns a function that makes the recorded result from other tensors."""
         tree = self.result_tree
         if tree is LEAF:
             return operator.itemgetter(0)
@@ -92,11 +95,13 @@ class Guards:
         return lambda flat: unflatten(tree, iter(flat), {})
 
     def has_seen(self, value: object) -> bool:
-        """Was it there before the body ran, where the body can find it?"""
+        """Whether it was there before the body ran, where the body can find it."""
         return id(value) in self._walk.seen
 
     def leave_grads_of(self, tensors: list[Tensor], kwargs: dict[str, Any], leaves: list[Tensor]) -> None:
-        """Each call sets their ``.grad`` anew, and asks by itself whether it was None."""
+        """Leaves the ``.grad`` of these tensors to each call, which sets them anew and checks
+        whether they were None.
+        """
         self._walk.kept += tensors
         own = {id(tensor) for tensor in tensors}
         if self._walk.reads_grads:
@@ -107,7 +112,7 @@ class Guards:
         self._set_call(kwargs, leaves)
 
     def reason_after_recording(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> str | None:
-        """Why a later call needs the body in any case: it changes what it reads."""
+        """Returns why every later call needs the body: it changes what it reads."""
         if self._unwatchable:
             return self._unwatchable
         drawn_before, self._host_random = self._host_random, None
@@ -118,7 +123,7 @@ class Guards:
         return reason and f"{reason}, by the body itself"
 
     def reason(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> str | None:
-        """None while everything reads the same, else what changed."""
+        """Returns what has changed; None while everything reads the same."""
         if not same(_structure_of(args, kwargs, []), self._structure):
             return "the call has other arguments"
         if any(leaves[place].grad is not self._grads[place] for place in self._grad_places):
@@ -126,7 +131,9 @@ class Guards:
         return self._reason_of_objects(leaves) or self._reason_of_facts()
 
     def _reason_of_facts(self) -> str | None:
-        """What of the facts has changed: other objects may be equal numbers, which are taken from then on."""
+        """Returns the fact that has changed. Other objects that are equal numbers count as the
+        same, and are kept from then on.
+        """
         place = self.facts.differing(0)
         while place < self.facts.count:
             name = self._walk.names[place]
@@ -141,7 +148,7 @@ class Guards:
         return None
 
     def _reason_of_objects(self, leaves: list[Tensor]) -> str | None:
-        """What a body could tell by which objects the arguments are."""
+        """Returns what a body could notice from the identity of its arguments."""
         if self._leaf_ids is not None and self._leaf_ids != _ids_of(leaves):
             return "an argument is another object, and the body asks for its id()"
         if not self._walk.captured.keys().isdisjoint(map(id, leaves)):
@@ -159,7 +166,9 @@ def _ids_of(leaves: list[Tensor]) -> list[int]:
 
 
 def _structure_of(args: tuple[Any, ...], kwargs: dict[str, Any], held: list[tuple[Any, str]]) -> tuple[Any, ...]:
-    """Tensors among the positional arguments are inputs; the rest is compared. ``held`` gets what a body reads of them, with names."""
+    """Returns what is compared of the arguments; tensors among the positional ones are inputs.
+    ``held`` gets what a body reads of them, with names.
+    """
     positional = tuple(_shape_of(value, f"argument {i}", held) for i, value in enumerate(args))
     held += ((value, f"argument {name}") for name, value in kwargs.items())
     return positional, tuple((name, _keyword(value)) for name, value in kwargs.items())

@@ -156,7 +156,7 @@ def largest_batch(
 
 
 class _Arguments:
-    """Arguments of a call, whose batch can be another one."""
+    """Arguments of a call, which can be given another batch."""
 
     def __init__(self, fn: trace[..., Any], args: tuple[Any, ...], batch_axis: int | Mapping[str | int, int | None]) -> None:
         self._leaves: list[Tensor] = []
@@ -197,7 +197,7 @@ class _Arguments:
 
 
 def _resized(x: Tensor, axis: int, extent: int) -> Tensor:
-    """A tensor like this with another extent; its values mean nothing."""
+    """Makes a tensor like this with another extent; its values mean nothing."""
     shape = list(x._tuple_shape)
     axis %= len(shape)
     shape[axis] = extent
@@ -208,7 +208,7 @@ def _names(fn: trace[..., Any], count: int) -> list[str]:
     """The names of ``count`` positional arguments; what ``*args`` takes is called "args[0]" and so on."""
     try:
         parameters = list(inspect.signature(fn.__wrapped__).parameters.values())
-    except (TypeError, ValueError):  # a function without one
+    except (TypeError, ValueError):  # a function without a batch
         return [f"argument {i}" for i in range(count)]
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
@@ -216,7 +216,7 @@ def _names(fn: trace[..., Any], count: int) -> list[str]:
 
 
 def _paths(path: str, value: Any) -> list[str]:
-    """How Python reaches each tensor of an argument."""
+    """Returns the Python expression of each tensor of an argument."""
     if isinstance(value, Tensor):
         return [path]
     if (branch := opened(value)) is None:
@@ -225,7 +225,8 @@ def _paths(path: str, value: Any) -> list[str]:
 
 
 def _by_name(axes: Mapping[str | int, int | None], names: list[str], paths: list[str]) -> list[int | None]:
-    """The axis of each path: that of the longest key which is it, or begins it."""
+    """Returns the axis of each path: that of the longest key which equals it or is its beginning.
+    """
     named = {names[key] if isinstance(key, int) and -len(names) <= key < len(names) else str(key): axis for key, axis in axes.items()}
     used: set[str] = set()
     found: list[int | None] = []
@@ -239,14 +240,14 @@ def _by_name(axes: Mapping[str | int, int | None], names: list[str], paths: list
 
 
 class _Search:
-    """Between the largest batch that fits and the smallest that does not."""
+    """A search between the largest batch that fits and the smallest that does not."""
 
     def __init__(self, limit: int, plan: Callable[[int, int], MemoryPlan]) -> None:
         self.limit = limit
         self.tried: list[TriedBatch] = []
         self._plan = plan
         self._found: tuple[int, MemoryPlan] | None = None  # the largest batch that fits so far
-        self._refused: dict[int, int] = {}  # by batch: bytes of the smallest plan
+        self._refused: dict[int, int] = {}  # batch -> bytes of its smallest plan
 
     def run(self, first: int) -> tuple[int, MemoryPlan]:
         """A batch and its plan. MemoryError if a batch of 1 is refused."""
@@ -281,10 +282,11 @@ class _Search:
         if not self._refused:
             return max(2 * fits, int(fits * self.limit / max(1, self.tried[-1].bytes)))
         least = min(self._refused)
-        if len(self.tried) % 3 == 0:  # whatever the sizes are, the search ends
+        if len(self.tried) % 3 == 0:  # the search ends for all sizes
             return max((fits + least) // 2, fits + 1)
         batches = sorted(self._refused)[:2]
-        by_batch = self._refused[least] / least  # bytes; at most: parameters do not grow with it
+        # an upper bound of the bytes, as parameters do not grow with the batch
+        by_batch = self._refused[least] / least
         if len(batches) == 2:
             by_batch = min(by_batch, (self._refused[batches[1]] - self._refused[least]) / (batches[1] - least))
         if by_batch <= 0:

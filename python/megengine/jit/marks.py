@@ -1,4 +1,4 @@
-"""What the user may say of a plan inside a traced function; outside of one, marks do nothing."""
+"""Marks by which a traced function guides its plan; outside of traced functions they do nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a dumped file says of itself, as JSON; older files have it as a pickle, which is read without running anything."""
+"""The metadata of a dumped file, as JSON; older files have a pickle, which is read without running
+anything.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from .._files.admitted import Admission
 from .._files.container import Damaged
 from .._files.values import ValueReader, ValueWriter
 
-_OTHER = "user_info_values"  # in place of a user_info that JSON does not have as it is
+_OTHER = "user_info_values"  # the key of a user_info that JSON cannot hold directly
 
 
 def _is_json(value: Any, depth: int = 0) -> bool:
@@ -60,7 +62,9 @@ def metadata_bytes(entries: dict[str, Any]) -> bytes:
 
 
 def read_metadata(data: bytes) -> dict[str, Any] | None:
-    """What `metadata_bytes` or an older version wrote; None where nothing was. RuntimeError for anything else."""
+    """Reads what `metadata_bytes` or an older version wrote; None if nothing was written.
+    RuntimeError for other data.
+    """
     if not data:
         return None
     if not data.startswith(b"{"):

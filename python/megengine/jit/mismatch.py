@@ -1,4 +1,4 @@
-"""What a call that differs from its record is told besides: the usual causes, by what the error says and where it comes from."""
+"""Lists the usual causes of a call that differs from its record, by the error and its place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ = (
 
 
 def _functions(trace: TracebackType | None) -> set[str]:
-    """The names of those that were running."""
+    """Returns the names of the functions that were running."""
     names = set()
     while trace is not None:
         names.add(trace.tb_frame.f_code.co_qualname)
@@ -37,7 +37,8 @@ def _functions(trace: TracebackType | None) -> set[str]:
 def explain(error: BaseException) -> None:
     """Replaces the fix of a TraceError where the cause is one of the usual ones."""
     text, running = str(error), _functions(error.__traceback__)
-    if "GradManager.backward" in running and re.search(r"\bop,? (add|concat|index_add)\b", text):  # of rows, too
+    # also sums of gradients by rows
+    if "GradManager.backward" in running and re.search(r"\bop,? (add|concat|index_add)\b", text):
         fix = ACCUMULATION
     elif running & {"batch_norm", "dropout"} or _BY_MODE.search(text):
         fix = TRAINING

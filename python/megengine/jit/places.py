@@ -1,4 +1,6 @@
-"""Where a program keeps the tensors that a traced function finds: names in its code, attributes, and items of containers."""
+"""Finds where a program keeps the tensors that a traced function reads: names in its code,
+attributes, and items of containers.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from .code_reads import names_in
 from .reach import WRAPPERS, is_foreign, is_foreign_code
 from .watched import MISSING, content, slots_of
 
-_MOST_OBJECTS = 100_000  # that are looked into
+_MOST_OBJECTS = 100_000  # the most objects that are looked into
 
 
 def tensor_places(function: Callable[..., Any], held: dict[str, Any]) -> dict[str, Tensor]:
@@ -32,7 +34,9 @@ def tensor_places(function: Callable[..., Any], held: dict[str, Any]) -> dict[st
 
 
 def _parts(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What an object of the program holds. Objects of ours, but for modules and tensors, keep what they have found or write into it."""
+    """Iterates over what an object of the program holds. Our own objects, except modules and
+    tensors, hold caches and buffers.
+    """
     if isinstance(value, types.FunctionType):
         yield from () if is_foreign_code(value) else _named_by(value)
     elif type(value) in WRAPPERS:

@@ -62,7 +62,8 @@ def kernels_cell(kernels: Sequence[GeneratedKernel]) -> str:
 
 
 def _outside_table(plan: MemoryPlan) -> str:
-    """What has storage of its own, folded: a network has many parameters."""
+    """Returns a folded table of tensors with storage of their own: a network has many parameters.
+    """
     held = sorted((b for b in plan.buffers if b.place != "arena" and b.bytes), key=lambda b: -b.bytes)
     rows = [(b.values[0], b.use, size_text(b.bytes)) for b in held]
     total = size_text(sum(b.bytes for b in held))
@@ -71,7 +72,7 @@ def _outside_table(plan: MemoryPlan) -> str:
 
 
 def _beside_plan(plan: MemoryPlan) -> str:
-    """What another framework has of the program."""
+    """Returns the part of the program that another framework runs."""
     if not plan.outside:
         return ""
     table = rows_table(outside_rows(plan), ("left to PyTorch", "why", "tensors"))
@@ -84,7 +85,7 @@ def _curve(plan: MemoryPlan) -> str:
 
 
 def _facts(plan: MemoryPlan) -> str:
-    """Under the title: limit and date."""
+    """Returns the lines under the title: limit and date."""
     limit = "no limit" if plan.limit is None else f"limit {size_text(plan.limit, plan.planned_bytes)}"
     return f"<p>{limit} · {len(plan.steps)} steps · {datetime.date.today().isoformat()}</p>"
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 WIDTH = 1200  # pixels; one step takes WIDTH / steps in every picture, so that they stand below each other
 _ARENA_HEIGHT, _LIVE_HEIGHT, _TIME_HEIGHT = 460, 170, 90
 _CURVE_WIDTH, _CURVE_HEIGHT, _MARGIN = 560, 260, 70
-_VALUES_SHOWN = 12  # of one buffer
+_VALUES_SHOWN = 12  # that a buffer lists
 
-# Told apart with colour-blind eyes, too; in the order in which they are stacked.
+# Colours that colour-blind readers tell apart, in the order in which bands are stacked.
 COLOURS = {
     "parameter": "#4c78a8",
     "state": "#2f4b6e",
@@ -31,8 +31,9 @@ COLOURS = {
 
 
 def _chart(name: str, height: int, shapes: str, top: str, bottom: str, steps: int) -> str:
-    """A picture as wide as the page between its axes, whose words keep their size when the picture is narrow."""
-    # Styles stand here, for a notebook's cell has no sheet of ours.
+    """Makes a picture as wide as the page, with axes; its words keep their size when it is narrow.
+    """
+    # Styles stand here, because a notebook's cell has no style sheet of ours.
     ends = "display:flex;justify-content:space-between"
     return (
         '<div class="chart" style="display:grid;grid-template-columns:5.5em minmax(0,1fr);column-gap:6px;font-size:12px">'
@@ -52,7 +53,9 @@ def _hover(buffer: PlannedBuffer) -> str:
 
 
 def _placed(plan: MemoryPlan) -> Iterator[tuple[PlannedBuffer, int, int, int]]:
-    """Each buffer with its offset and its steps; what is not in the arena lies above it, for the whole call."""
+    """Returns each buffer with its offset and steps; buffers outside the arena lie above it, for
+    the whole call.
+    """
     top = plan.arena_bytes
     for buffer in plan.buffers:
         if not buffer.bytes or buffer.use == "constant":
@@ -83,7 +86,7 @@ def arena_picture(plan: MemoryPlan) -> str:
 
 
 def _band(low: list[float], high: list[float], scale: float) -> str:
-    """The outline of a band that has one height for each step."""
+    """Returns the outline of a band that has one height for each step."""
     there = [f"{x * scale:.2f},{y:.2f}" for i, y in enumerate(high) for x in (i, i + 1)]
     back = [f"{x * scale:.2f},{low[i]:.2f}" for i in reversed(range(len(low))) for x in (i + 1, i)]
     return " ".join(there + back)

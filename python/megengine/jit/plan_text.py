@@ -24,7 +24,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def figures(plan: MemoryPlan) -> list[tuple[str, int]]:
-    """What is said of every plan: words and bytes."""
+    """Returns the figures that are shown of every plan: words and bytes."""
     return [
         ("unplanned: one buffer for each recorded value", plan.unplanned_bytes),
         ("planned: inputs, parameters, results and arena", plan.planned_bytes),
@@ -44,7 +44,9 @@ def figures(plan: MemoryPlan) -> list[tuple[str, int]]:
 
 
 def hidden_part(plan: MemoryPlan) -> list[tuple[str, str]]:
-    """The part of the transfers to a file that runs beside steps, in words; none where there are no such transfers."""
+    """Returns the share of the transfers to a file that runs beside steps, in words; "" without
+    such transfers.
+    """
     if not plan.transfer_seconds:
         return []
     hidden = max(0.0, 1 - plan.waiting_seconds / plan.transfer_seconds)
@@ -52,12 +54,15 @@ def hidden_part(plan: MemoryPlan) -> list[tuple[str, str]]:
 
 
 def kind_rows(plan: MemoryPlan) -> list[tuple[str, int]]:
-    """Which kinds of values take the bytes of a call, at the fullest step of its arena; all but those that there are none of."""
+    """Returns the bytes of each kind of value at the fullest step of a call's arena, without kinds
+    that take none.
+    """
     return [(kind, size) for kind, size in plan.by_kind().items() if size]
 
 
 def thinned(curve: tuple[CurvePoint, ...], rows: int = _CURVE_ROWS) -> list[CurvePoint]:
-    """At most so many points, evenly over the curve; the ends and the chosen one stay."""
+    """Returns at most ``rows`` points, evenly over the curve, and the chosen one; both ends stay.
+    """
     if len(curve) <= rows:
         return list(curve)
     kept = {round(i * (len(curve) - 1) / (rows - 1)) for i in range(rows)}
@@ -65,7 +70,7 @@ def thinned(curve: tuple[CurvePoint, ...], rows: int = _CURVE_ROWS) -> list[Curv
 
 
 def curve_text(plan: MemoryPlan) -> str:
-    """A line for each plan: its bytes as a bar, and its cost beside that of the cheapest."""
+    """Returns a line for each plan: its bytes as a bar, and its cost relative to the cheapest."""
     lines = ["  bytes of a call against the estimated time of a step; *: this plan"]
     most, cheapest = max(point.bytes for point in plan.curve) or 1, plan.curve[0].seconds or 1.0
     points = thinned(plan.curve)
@@ -78,12 +83,12 @@ def curve_text(plan: MemoryPlan) -> str:
 
 
 def outside_rows(plan: MemoryPlan) -> list[tuple[str, str, str]]:
-    """What is beside the plan, why, and the bytes of its tensors where they are known."""
+    """Returns what is beside the plan, why, and the bytes of its tensors where they are known."""
     return [(each.what, each.why, size_text(each.bytes) if each.bytes else "not known") for each in plan.outside]
 
 
 def plan_text(plan: MemoryPlan, name: str) -> str:
-    """All of it, under the function's name."""
+    """Returns the whole text of a plan, under the function's name."""
     lines = [name]
     lines += [f"  {words:<50} {size_text(size):>10} {size:>16,}" for words, size in figures(plan)]
     lines += [f"  {words:<50} {text:>10}" for words, text in hidden_part(plan)]

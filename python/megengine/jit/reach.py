@@ -1,9 +1,11 @@
 """The closed list of what a skipped body may reach, and of what it may do there.
 
 A value of a kind that never changes needs no watching; an object that changes unseen but can be pickled is compared by its pickle; a wrapper
-is what it holds. A function or a class that is not a program's own is known by its module and its name. It is pure where it gives the same
-for the same arguments and the same of what guards watch; it is quiet where it acts on nothing but what it gives. Whatever stands in no row is
-neither: under ``without_host=True`` such a body is recorded again in each call, with the reason, and "auto" runs it.
+is what it holds. A function or a class that is not a program's own is known by its module and its
+name. It is pure if its result follows from its arguments and from state that guards watch; it is
+quiet if it acts on nothing but its result. A function without a row is neither: under
+``without_host=True`` such a body is recorded again in each call, with the reason, and "auto" runs
+it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _OPAQUE = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, np.ufunc, type(threading.Lock()), type(threading.RLock()),
     type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
 )  # fmt: skip
-# What runs, or is read, in place of a wrapper.
+# Attributes of wrappers that hold what runs, or is read.
 WRAPPERS: dict[type, tuple[str, ...]] = {
     types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"),
     staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget",),
@@ -45,33 +47,35 @@ WRAPPERS: dict[type, tuple[str, ...]] = {
 
 
 def _loaded(*paths: str) -> tuple[type, ...]:
-    """Those of these classes whose modules the program has loaded: before that nothing is an instance of them, and loading them here is slow."""
+    """Returns the classes whose modules the program has loaded. Others have no instances yet, and
+    loading them here is slow.
+    """
     found = (getattr(sys.modules.get(module), name, None) for module, _, name in (path.rpartition(".") for path in paths))
     return tuple(kind for kind in found if kind is not None)
 
 
 def opaque() -> tuple[type, ...]:
-    """Kinds without anything that could change."""
+    """Returns the kinds whose objects hold nothing that could change."""
     return (*_OPAQUE, *_loaded("fractions.Fraction", "uuid.UUID"))
 
 
 def pickled() -> tuple[type, ...]:
-    """Kinds that change unseen, and are compared by their pickles."""
+    """Returns the kinds whose changes cannot be seen, and which are compared by their pickles."""
     return (bytearray, *_loaded("numpy.random.Generator", "numpy.random.RandomState", "random.Random", "array.array"))
 
 
 def _sources() -> tuple[type, ...]:
-    """Kinds that give random numbers, unless a program gives a seed."""
+    """Returns the kinds that give random numbers, unless a program gives a seed."""
     return _loaded("random.Random", "numpy.random.RandomState", "numpy.random.Generator", "numpy.random.BitGenerator")
 
 
 def unwrapped(value: object) -> list[Any] | None:
-    """What a wrapper holds; None for what is none."""
+    """Returns the object that a wrapper holds; None for other objects."""
     return next(([getattr(value, part) for part in parts] for kind, parts in WRAPPERS.items() if isinstance(value, kind)), None)
 
 
 def is_plain(value: object) -> bool:
-    """Is it a value that never changes, and not of a class that adds anything to it?"""
+    """Whether it is a value that never changes, of a class that adds nothing."""
     kind = type(value)
     if kind in _EXACT:
         return True
@@ -80,18 +84,19 @@ def is_plain(value: object) -> bool:
 
 # ---- names in the code
 
-# Names by which code asks the interpreter about itself, or what has no value that can be compared.
+# Names by which code asks the interpreter about itself, and names whose values cannot be compared.
 UNSEEN = {
     "__globals__", "__subclasses__", "__closure__", "__code__", "f_back", "f_locals", "f_globals", "currentframe", "_getframe", "getcontext",
     "localcontext", "gi_frame", "getrefcount", "locked", "acquire", "isEnabledFor", "getEffectiveLevel", "hasHandlers", "getChild", "manager",
 }  # fmt: skip
 FILLS = {"append", "extend", "add"}  # code that only calls these on a container does not read it
-# Methods that change what they are called on; of arrays those that no operator has.
+# Methods that change their object; of arrays only those without an operator of the same effect.
 WRITES = FILLS | {
     "insert", "pop", "popitem", "popleft", "appendleft", "clear", "update", "remove", "discard", "setdefault",
     "sort", "reverse", "fill", "tofile", "dump", "resize", "write", "writelines", "put",
 }  # fmt: skip
-NOT_CALLED = {"__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__getstate__", "__setstate__"}  # by an object's use
+# using an object does not call these
+NOT_CALLED = {"__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__getstate__", "__setstate__"}
 
 # ---- libraries
 
@@ -112,7 +117,7 @@ class Library(NamedTuple):
 
 
 class _AllBut(frozenset[str]):
-    """Every name but these."""
+    """A set of all names except these."""
 
     def __contains__(self, name: object) -> bool:
         return not super().__contains__(name)
@@ -128,7 +133,7 @@ _QUIET_BUILTINS = {
 _QUIET_BUILTINS |= {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)}
 _PURE = Library()
 _UNKNOWN = Library(moves=ALL, acts=ALL)
-_ACTING = Library(acts=ALL)  # pure for what it gives, but it writes, warns, or keeps what it is given
+_ACTING = Library(acts=ALL)  # its result is pure, but it writes, warns, or keeps its arguments
 LIBRARIES: dict[str, Library] = {
     "builtins": Library(
         moves={"globals", "locals", "vars", "eval", "exec", "input", "open", "compile", "__import__", "breakpoint", "memoryview"},
@@ -159,7 +164,7 @@ LIBRARIES: dict[str, Library] = {
     **dict.fromkeys(("contextvars", "pickle", "pprint", "warnings", "_thread"), _ACTING),  # "_thread": repr of dataclasses
     "_io": Library(moves={"open"}, acts=ALL),
     "logging": Library(moves={"getLogger", "getLoggerClass", "getLevelName", "getHandlerByName"}, acts=ALL, is_base=True),
-    # Ours. What has no row gives settings, devices, counters, files.
+    # This package. Modules without a row give settings, devices, counters, files.
     "megengine": Library(moves=ALL, acts=ALL, is_base=True),
     **dict.fromkeys((
         "megengine._core", "megengine.core.ops", "megengine.core.tensor", "megengine.tensor", "megengine.amp", "megengine.distributions", "megengine.quantization",
@@ -174,7 +179,7 @@ LIBRARIES: dict[str, Library] = {
 
 
 def library_of(module: object) -> Library:
-    """The row of a module, or of what is around it."""
+    """Returns the row of a module, or of a package around it."""
     name = module if isinstance(module, str) else ""
     while name not in LIBRARIES and "." in name:
         name = name.rpartition(".")[0]
@@ -195,7 +200,7 @@ def is_of_python(module: object) -> bool:
 
 
 def is_foreign(name: str | None) -> bool:
-    """Does this module belong to a library, which does not change while a program runs?"""
+    """Whether this module belongs to a library, which does not change while a program runs."""
     top = package_of(name)
     if top in ("__main__", "megengine", "numpy", "builtins"):
         return top != "__main__"
@@ -206,7 +211,9 @@ def is_foreign(name: str | None) -> bool:
 
 
 def is_foreign_code(function: types.FunctionType) -> bool:
-    """Does a function come from a library? By its file: what its module is called anybody may set."""
+    """Whether a function comes from a library. Its file tells, as any program may set its module's
+    name.
+    """
     file = function.__code__.co_filename
     return is_foreign(function.__module__) and (file.startswith(("<", PACKAGE)) or is_library(file))
 
@@ -215,7 +222,9 @@ _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, as a rule
 
 
 def is_foreign_class(kind: type) -> bool:
-    """Does a class come from a library? One that its module does not hold under its name is a program's."""
+    """Whether a class comes from a library. A class that its module does not hold under its name is
+    a program's.
+    """
     holder: Any = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
         holder = getattr(holder, part, None) if part != "<locals>" else None
@@ -230,18 +239,20 @@ class Unwatchable(Exception):
 
 
 def refuse_by_object(value: types.FunctionType | type, name: str) -> None:
-    """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
+    """Raises Unwatchable for functions that read files or draw numbers, under every name."""
     if (isinstance(value, type) and issubclass(value, _sources())) or (value.__module__ and value.__name__ in library_of(value.__module__).moves):
         raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
 
 
 def refuse_impure(module: str | None, what: str) -> None:
-    """Unwatchable for a library that is not known to be pure. Of ours it depends on the function."""
+    """Raises Unwatchable for a library that is not known to be pure; for this package the function
+    decides.
+    """
     if module and not is_ours(module) and is_foreign(module) and library_of(module).moves is ALL:
         raise Unwatchable(f"{what}, and what {package_of(module)} gives cannot be watched")
 
 
 def refuse_foreign(value: types.FunctionType | type, name: str) -> None:
-    """Unwatchable for a function or a class of a library that is not known to be pure."""
+    """Raises Unwatchable for a function or a class of a library that is not known to be pure."""
     refuse_impure(value.__module__, f"the body reaches {name}")
     refuse_by_object(value, name)

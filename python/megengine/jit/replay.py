@@ -1,4 +1,4 @@
-"""`Replay`: a function that somebody else guards."""
+"""`Replay`: a recorded function whose guards the caller keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from .report import MemoryPlan, OutsideProgram
 from .tracing import trace
 
-_GUARDS = 1  # the caller's, who are not asked
+_GUARDS = 1  # the caller's, which are not checked
 
 
 def _named(body: Callable[..., list[Tensor]], name: str) -> Callable[..., list[Tensor]]:
@@ -23,8 +23,10 @@ class Replay:
     """A function of tensors that is recorded at its first call with their types, and run without its body from then on.
 
     Unlike `trace`, nothing of what the body reads is watched: the caller knows that it would do the same again (a compiler whose own guards
-    hold, a graph that never changes). The body returns a list of tensors. name: in plans and errors, the body's own if empty. outside: what its plans say of
-    the caller's part. uses: what they say that arguments are for, by the names that the body gives them. options: those of `trace` (``opt_level``, ``memory_limit``, ``numerics``).
+    hold, a graph that never changes). The body returns a list of tensors. name: in plans and
+    errors, the body's own if empty. outside: the caller's part, for plans. uses: name of an
+    argument in the body -> its use in plans. options: those of `trace`
+    (``opt_level``, ``memory_limit``, ``numerics``).
 
     >>> import megengine as mge
     >>> from megengine.jit.replay import Replay
@@ -37,7 +39,8 @@ class Replay:
         self._body = body
         self.traced = trace(_named(body, name) if name else body, symbolic=True, **options)
         self.traced._beside_plan, self.traced._uses = tuple(outside), dict(uses or {})
-        self.recorded = self.traced._function.replay  # (arguments) -> results of what was recorded for their types, or None
+        # (arguments) -> results of the recording for their types, or None
+        self.recorded = self.traced._function.replay
 
     def __call__(self, arguments: list[Tensor]) -> list[Tensor]:
         """Returns the body's results. MemoryError, before anything runs, for a ``memory_limit`` that cannot be kept."""
@@ -49,7 +52,9 @@ class Replay:
         return self.traced._plan_call(tuple(arguments), {})[0]
 
     def share_arena(self, other: Replay) -> None:
-        """Before the first call: what lives within a call lies where it lies for ``other``, which never runs at the same time."""
+        """Lets values within a call use the arena of ``other``, which never runs at the same time.
+        Called before the first call.
+        """
         self.traced._function.share_arena(other.traced._function)
 
     def _record(self, arguments: list[Tensor]) -> list[Tensor]:
@@ -61,7 +66,8 @@ class Replay:
             function.begin_capture(arguments)
             results = self._body(*arguments)
         except BaseException:
-            function.abort(arguments, wants_values=False)  # nobody has them, and a limit has no room for them
+            # nothing reads them, and a limit has no room for them
+            function.abort(arguments, wants_values=False)
             raise
         if (why := function.finish_capture(arguments, results, _GUARDS)) is not None:
             raise RuntimeError(f"Replay: the body cannot be recorded: {why}")

@@ -46,7 +46,8 @@ class PlannedBuffer:
     bytes: int
     first_step: int
     last_step: int  # half-open
-    use: str  # of the first value: "input", "parameter", "state", "constant", "activation", "gradient", "recomputed", "workspace"
+    # "input", "parameter", "state", "constant", "activation", "gradient", "recomputed" or "workspace": what its first value is
+    use: str
     values: tuple[str, ...]
 
 
@@ -109,7 +110,7 @@ class MeasuredRun:
 
     runs: int
     seconds: float
-    step_seconds: tuple[float, ...] = field(repr=False)  # by step of the plan
+    step_seconds: tuple[float, ...] = field(repr=False)  # one for each step of the plan
     allocator_peak_bytes: int
 
 
@@ -188,7 +189,7 @@ class StepCost:
     ir: str = field(repr=False)
 
 
-# What buffers are for, and the row that counts them. "results" are those with storage of their own.
+# Use of a buffer -> the row that counts it. "results" have storage of their own.
 _KINDS = {
     "input": "inputs",
     "parameter": "parameters",
@@ -326,7 +327,7 @@ class MemoryPlan:
         for buffer in self.buffers:
             if buffer.place in ("input", "constant", "output"):
                 kinds["results" if buffer.place == "output" else _KINDS[buffer.use]] += buffer.bytes
-        # Constants that the program reads as it has packed them are no buffers.
+        # Constants that the program reads in packed form are no buffers.
         kinds["constants"] += self.planned_bytes - self.arena_bytes - sum(kinds.values())
         alive = self.live_buffers(self.fullest_step())
         for buffer in alive:
@@ -407,14 +408,14 @@ class MemoryPlan:
         return plan_text.plan_text(self, "memory of a call")
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Returns the HTML that notebooks show."""
         return plan_html.plan_cell(self)
 
 
 @dataclass(frozen=True, repr=False)
 class GeneratedKernel:
-    """Describes a compiled kernel: the operations it computes, its code, and what compiling it
-    cost.
+    """Describes a compiled kernel: the operations it computes, its code, and the cost of compiling
+    it.
 
     Parameters
     ----------
@@ -465,7 +466,7 @@ class GeneratedKernel:
 
     @functools.cached_property
     def assembly(self) -> str:
-        """The machine code as text; empty where the compiler cannot show it."""
+        """The machine code as text; empty if the compiler cannot show it."""
         return self._texts[1]()
 
     @classmethod

@@ -1,4 +1,6 @@
-"""What a body returns besides tensors and containers of them: calls that do not run it give the same objects again."""
+"""Results of a body that are not tensors: calls that do not run the body return the same objects
+again.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +17,25 @@ from .reach import is_plain, opaque
 
 _MOST_OBJECTS = 10_000
 _USED_UP = (Iterator, Awaitable, AsyncIterator)
-_NOT_HELD = (type, types.ModuleType, Module)  # what these hold was there before
+_NOT_HELD = (type, types.ModuleType, Module)  # their contents existed before the call
 
 
 def _others(tree: Any) -> list[Any]:
-    """The leaves of a tree that are no tensors and no plain values."""
+    """Returns the leaves of a tree that are neither tensors nor plain values."""
     if type(tree) is Branch:
         return [leaf for part in tree.parts for leaf in _others(part)]
     return [] if tree is LEAF or is_plain(tree) else [tree]
 
 
 def refuse_used_up(tree: Any) -> None:
-    """AssertionError for results that run when they are asked: generators, coroutines, iterators."""
+    """Raises AssertionError for results that run when they are asked: generators, coroutines,
+    iterators.
+    """
     for leaf in _others(tree):
         if isinstance(leaf, _USED_UP):
             kind = type(leaf).__name__.replace("_", " ")
             if isinstance(leaf, Coroutine):
-                leaf.close()  # or Python warns that nobody has awaited it
+                leaf.close()  # otherwise Python warns that it was never awaited
             raise AssertionError(
                 f"doesn't support {leaf!r} type\n"
                 f"  why: a {kind} runs when it is asked for values, and only once: later calls of trace(without_host=True) would return it used up\n"
@@ -41,7 +45,8 @@ def refuse_used_up(tree: Any) -> None:
 
 
 def reason_in_results(tree: Any, arguments: list[Tensor], made: list[Tensor], has_seen: Callable[[object], bool]) -> str | None:
-    """Why a later call cannot return the same objects, or such tensors as the body has ``made``; None where it can.
+    """Returns why a later call cannot return the same objects, or tensors that the body has
+    ``made``; None if it can.
 
     has_seen: whether the body found an object, which is then the same in each call.
     """
@@ -62,7 +67,7 @@ def reason_in_results(tree: Any, arguments: list[Tensor], made: list[Tensor], ha
 
 
 def _reaches(value: Any, ids: set[int]) -> bool:
-    """Does it hold one of these objects, at any depth?"""
+    """Whether it holds one of these objects, at any depth."""
     seen, queue = {id(value)}, [value]
     while queue and len(seen) < _MOST_OBJECTS:
         for held in _held_by(queue.pop()):
@@ -75,6 +80,6 @@ def _reaches(value: Any, ids: set[int]) -> bool:
 
 
 def _held_by(value: Any) -> list[Any]:
-    if isinstance(value, types.FunctionType):  # its globals were there before
+    if isinstance(value, types.FunctionType):  # its globals existed before the call
         return [value.__closure__, value.__defaults__, value.__kwdefaults__]
     return gc.get_referents(value)

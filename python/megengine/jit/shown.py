@@ -1,25 +1,25 @@
-"""What a traced function shows of itself: plans, kernels, graphs, profiles, and why it was recorded.
+"""Reports on a traced function: plans, kernels, graphs, profiles, and the reasons of its
+recordings.
 
 In: the versions and options of a `trace`. Out: a report of `report`, or text. `plan` and `on` record a call that is not run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .. import _core
 from .._files.disk import written_whole
 from ..device import get_max_allocated_memory
 from ..reports.page import escaped
 from .card_plan import CardPlan, CardView, architecture_of, merge_card_plans
+from .parts import Part
 from .report import (
     GeneratedKernel,
     Kernels,
     MemoryPlan,
-    OutsideProgram,
     PlannedBuffer,
     measured_run,
     merge_plans,
@@ -31,32 +31,8 @@ _P = ParamSpec("_P")
 _Plan = TypeVar("_Plan", bound=MemoryPlan)
 
 
-class Shown(Generic[_P]):
-    """The base of ``trace`` that reports what was made of the function."""
-
-    if TYPE_CHECKING:  # what `trace` has
-        _beside_plan: tuple[OutsideProgram, ...]
-        _uses: dict[str, str]
-        _function: _core.TraceFunction
-        _guard_reason: str | None
-        _is_part: bool
-        _known: dict[int, Any]
-        _opt_level: int
-        _options: _core.TraceOptions
-        _profiling: bool
-        _share: float
-        _symbolic: bool
-        _trials: int | None
-        _without_host: bool
-
-        @property
-        def traced(self) -> bool: ...
-
-        def _compiling(self) -> contextlib.AbstractContextManager[None]: ...
-        def _name_and_line(self) -> str: ...
-        def _name_of_function(self) -> str: ...
-        def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
-        def _settle_share(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
+class Shown(Part[_P]):
+    """The base of ``trace`` that reports plans, kernels and costs of the function."""
 
     def _facts(self) -> list[tuple[str, str]]:
         """Lists what a page cell and the repr show of the function, as (what, value)."""
@@ -92,12 +68,14 @@ class Shown(Generic[_P]):
         return self._titled(merge_plans(plans, measured), self._options.pipeline.memory.limit)
 
     def _titled(self, plan: _Plan, limit: int) -> _Plan:
-        """The plan with what its page says above the pictures."""
+        """Returns the plan with the lines that its page has above the pictures."""
         buffers = tuple(self._with_use(buffer) for buffer in plan.buffers) if self._uses else plan.buffers
         return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None, outside=self._beside_plan, buffers=buffers)
 
     def _with_use(self, buffer: PlannedBuffer) -> PlannedBuffer:
-        """The same for what the caller says that it is for, if it is an argument whose name the caller knows."""
+        """Returns the value with the use that the caller states, if it is an argument that the
+        caller names.
+        """
         name = buffer.values[0].split(" ")[1] if buffer.place == "input" else ""
         return dataclasses.replace(buffer, use=self._uses.get(name, buffer.use))
 
@@ -194,7 +172,8 @@ class Shown(Generic[_P]):
     def _plan_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None, card: str = ""
     ) -> tuple[MemoryPlan, Any]:
-        """The plan of a call that is not run, and what the call would return, on placeholders without values.
+        """Returns the plan of a call that is not run, and its results as placeholders without
+        values.
 
         memory_limit: bytes, in place of the function's own. card: a described GPU, in place of the device of the arguments.
         """
@@ -208,7 +187,7 @@ class Shown(Generic[_P]):
     def _planner(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None
     ) -> tuple[_core.TraceFunction, Any]:
-        """A call that was recorded, and is not run; what it would return."""
+        """Records a call without running it; returns it, and its results as placeholders."""
         options = self._options.copy()
         options.symbolic = options.only_plan = True
         options.pipeline.memory.only_looks = with_curve

@@ -1,58 +1,33 @@
-"""Calls of ``trace(without_host=...)``: when the body must run, and what is recorded for calls without it.
+"""Calls of ``trace(without_host=...)``: decides when the body must run, and records it for calls
+without it.
 
-In: a call that the extension does not answer by the facts of a version (python/bindings/facts.h). Out: its result, of a program whose guards
-hold, or of the body, which is recorded, or walked where "auto" finds that it must run.
+In: a call that the extension cannot answer by the facts of a version (python/bindings/facts.h).
+Out: the result of a program whose guards hold, or of the body, which is recorded, or only run if
+"auto" finds that it must.
 """
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+from typing import Any, ParamSpec
 
 import numpy as np
 
-from .. import _core
 from ..core._tree import flatten
 from ..core._tree import leaves as tree_leaves
 from ..tensor import Tensor
+from .parts import Part
 from .results import reason_in_results, refuse_used_up
-
-if TYPE_CHECKING:
-    from .guards import Guards
 
 _P = ParamSpec("_P")
 _MOST_TRIALS = 7  # recordings, after which "auto" lets the body run for some calls
 _READS = "the body reads values of tensors"
-_MOST_RECORDINGS = 4  # of without_host=True one after the other, before a warning
+_MOST_RECORDINGS = 4  # recordings in a row, with without_host=True, before a warning
 
 
-class Skipping(Generic[_P]):
+class Skipping(Part[_P]):
     """The base of ``trace`` whose calls skip the body while its guards hold."""
-
-    if TYPE_CHECKING:  # what `trace` has
-        __wrapped__: Callable[..., Any]
-        _body: Callable[..., Any]
-        _check_interval: int
-        _function: _core.TraceFunction
-        _guard_reason: str | None
-        _guards: Guards | None
-        _known: dict[int, Guards]
-        _needs_no_python: bool
-        _options: _core.TraceOptions
-        _pause: int
-        _recordings: int
-        _skipped: int
-        _trials: int | None
-        _walks: int
-        _was_recorded: bool
-
-        def _compiling(self) -> contextlib.AbstractContextManager[None]: ...
-        def _name_of_function(self) -> str: ...
-        def _named_body(self, *args: Any, **kwargs: Any) -> Any: ...
-        def flatten_inputs(self, *args: _P.args, **kwargs: _P.kwargs) -> list[Tensor]: ...
-        def trace_normal(self, *args: _P.args, **kwargs: _P.kwargs) -> Any: ...
 
     def trace_without_host(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         """Runs one call without the Python body, once it was recorded and while its guards hold.
@@ -93,17 +68,19 @@ class Skipping(Generic[_P]):
                     return guards.make_result(flat)
         if self._trials is None:
             return self._capture(args, kwargs, leaves)
-        if self._known and guards is None:  # what was decided holds for other shapes, too
+        if self._known and guards is None:  # the decision holds for other shapes, too
             return self._captured_or_walked(args, kwargs, leaves)
         return self._decide(args, kwargs, leaves)
 
     def _is_checked(self) -> bool:
-        """Is it the first, or the n-th, call without the body?"""
+        """Whether it is the first, or an n-th, call without the body."""
         self._skipped += 1
         return (self._skipped - 1) % self._check_interval == 0
 
     def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
-        """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""
+        """Runs one call with the body, which shows whether later calls need it: the first is
+        recorded as usual, the second for calls without the body.
+        """
         from .effects import acting_part  # slow to import
 
         if self._function.version is None or any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(args)):
@@ -128,12 +105,14 @@ class Skipping(Generic[_P]):
         """Calls run the body from here on; the decision is made anew after some, each time after twice as many."""
         self._guard_reason, self._trials = reason, 0
         self._walks, self._pause = self._pause, 2 * self._pause
-        if self._known:  # of shapes whose recordings nobody has asked whether they still hold
+        if self._known:  # recordings of other shapes that were not checked
             self._known = {}
             self._function.clear()
 
     def _walk(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One of these calls. Behind one that raises, or reads no value any more, the function is as good as new."""
+        """Runs one of these calls. After one that raises, or reads no values any more, the function
+        counts as new.
+        """
         walks, self._walks = self._walks, 0
         result = self.trace_normal(*args, **kwargs)
         if self._guard_reason != _READS or self._function.has_read:
@@ -141,11 +120,12 @@ class Skipping(Generic[_P]):
         return result
 
     def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
-        """One call with the body, recorded for calls without it."""
+        """Runs one call with the body, and records it for calls without it."""
         from .guards import Guards  # slow to import
 
         last, self._guards = self._guards, None
-        self._recordings = self._recordings + 1 if self._was_recorded else 1  # without a call between them that needed none
+        # counts recordings in a row
+        self._recordings = self._recordings + 1 if self._was_recorded else 1
         self._was_recorded = True
         guards = last and last.for_other_sizes(args, kwargs, leaves)
         guards = guards or Guards(self.__wrapped__, args, kwargs, leaves)

@@ -4,34 +4,20 @@ are for programs that drive it by hand, and the places where a subclass may step
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, ParamSpec
 
 from ..module._reach import tensors_in
 from ..optimizer import Optimizer
 from ..tensor import Tensor
+from .parts import Part
 
-if TYPE_CHECKING:
-    from .._core import TraceFunction
-    from .guards import Guards
+_P = ParamSpec("_P")
 
 
-class ManualSteps:
+class ManualSteps(Part[_P]):
     """The base of :class:`trace` that holds its single steps."""
 
     overall = True  # forward, backward and optimizer are one program (partial_trace: forward alone)
-
-    if TYPE_CHECKING:  # what `trace` has
-        __wrapped__: Any
-        _function: TraceFunction
-        _guards: Guards | None
-        _known: dict[int, Guards]
-        _without_host: bool
-
-        @staticmethod
-        def _own_names() -> frozenset[str]: ...
-
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-        def trace_without_host(self, *args: Any, **kwargs: Any) -> Any: ...
 
     @property
     def traced(self) -> bool:
@@ -106,11 +92,11 @@ class ManualSteps:
         return result
 
     def setup_env(self) -> None:
-        """Is called by execute and compile_and_exec before the call; subclasses may define it, here
+        """Runs before the call, from execute and compile_and_exec; subclasses may define it, here
         it does nothing."""
 
     def unset_env(self) -> None:
-        """Is called after the call, also if it failed; subclasses may define it, here it does
+        """Runs after the call, even if it failed; subclasses may define it, here it does
         nothing."""
 
     def reset_third_party_variable(self) -> None:

@@ -55,7 +55,7 @@ TraceError = _core.TraceError
 
 
 def is_tracing() -> bool:
-    """Is a traced function running (and not inside exclude_from_trace)?"""
+    """Whether a traced function is running (and not inside exclude_from_trace)."""
     return _core.is_tracing()
 
 
@@ -91,20 +91,22 @@ def exclude_from_trace() -> _core.Excluded:
 
 
 def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
-    """Are the arrays equal, element for element? NaN is not equal to itself."""
+    """Whether the arrays are equal, element for element. NaN is not equal to itself."""
     return bool(np.all(lhs == rhs))
 
 
 if TYPE_CHECKING:
 
     class _Function:
-        """What `trace` given options alone takes."""
+        """The decorator that `trace` returns when it is given options alone."""
 
     class _Traced:
-        """What it makes of that."""
+        """The traced function that the decorator returns."""
 
-    class _Method(Shown[...], ManualSteps, Dumping, Generic[_P, _R]):
-        """A traced function that is the method of an object: it has what the function has, and is called without the object."""
+    class _Method(Shown[...], ManualSteps[...], Dumping[...], Generic[_P, _R]):
+        """A traced function as the method of an object: it has the function's attributes, and is
+        called without the object.
+        """
 
         __func__: trace[..., _R]
         __self__: object
@@ -112,7 +114,7 @@ if TYPE_CHECKING:
         def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
 
 
-class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
+class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _R]):
     """Compiles a function to a static graph; ``@trace`` and ``@trace(...)`` both work.
 
     The first call records the operations of the function. Later calls run its Python body again,
@@ -216,7 +218,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
     """
 
     third_party_backend = False
-    _check_interval, _skipped = 0, 0  # of calls without the body: which are compared with it; how many there were
+    # every n-th call without the body is compared with it; the number of such calls
+    _check_interval, _skipped = 0, 0
     # `jit.trace.enabled = False` lets every traced function run as if it were not traced, as before MegEngine 1.0.
     enabled = True
     # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
@@ -233,7 +236,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
 
     @overload
     def __init__(self, function: Callable[_P, _R], **options: Unpack[Options]) -> None: ...
-    @overload  # without a function it makes what takes one; a checker calls this a trace, whose `__call__` says the same
+    # without a function it returns a decorator; checkers see a trace, whose `__call__` has the same types
+    @overload
     def __init__(self: trace[[_Function], _Traced], **options: Unpack[Options]) -> None: ...
     def __init__(  # type: ignore[misc]  # it takes no other options than these
         self,
@@ -272,7 +276,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         self._share = share_of_plan(memory_limit)  # 0 once it is bytes
         limit = 0 if self._share else memory_limit_bytes(memory_limit)
         self._is_limited = memory_limit is not None
-        self._is_part = False  # was called where it is a part of another program
+        self._is_part = False  # whether it was called as a part of another program
         self.__wrapped__ = function
         self._symbolic = symbolic or record_only or memory_limit is not None
         self._capture_as_const = capture_as_const or record_only
@@ -287,17 +291,20 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         self._opt_level = opt_level
         self._exact = numerics == "exact"
         self._graph_opt_config = graph_opt_config
-        self._without_host = bool(without_host) and not record_only  # which never runs anything
-        # With "auto": recordings that were in vain, how many calls run the body before the next, and how many will after it.
+        # record_only never runs anything
+        self._without_host = bool(without_host) and not record_only
+        # With "auto": the number of useless recordings, calls that run the body before the next one, and calls after that.
         self._trials = 0 if without_host == "auto" else None
         self._walks, self._pause = 0, 8
         self._imperative = imperative
-        self._guards: Guards | None = None  # of the last recording without host, if later calls need no body
-        self._known: dict[int, Guards] = {}  # of all such recordings, by number
+        # guards of the last recording without host, if later calls need no body
+        self._guards: Guards | None = None
+        self._known: dict[int, Guards] = {}  # number of each such recording -> its guards
         self._guard_reason: str | None = None
-        self._was_recorded = False  # by the last call
-        self._beside_plan: tuple[OutsideProgram, ...] = ()  # what its plans say of another framework's part
-        self._uses: dict[str, str] = {}  # what they say that arguments are for, by their names
+        self._was_recorded = False  # whether the last call was recorded
+        # parts of the program that another framework runs, for plans
+        self._beside_plan: tuple[OutsideProgram, ...] = ()
+        self._uses: dict[str, str] = {}  # name of an argument -> its use in plans
         self._recordings = 0
         if interval := check_interval():
             self._check_interval = interval
@@ -327,7 +334,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
 
     @staticmethod
     def _own_names() -> frozenset[str]:
-        """The attributes that each traced function has: what else there is, a program has put there."""
+        """Returns the attributes that each traced function has; a program has set all others."""
         return frozenset(name for name in trace.__init__.__code__.co_names if name.startswith("_"))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -373,13 +380,15 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
             return self._call(*args, **kwargs)
 
     def _call_as_part(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """A call inside another trace, whose recorder sees everything, or inside an open GradManager, which needs the values between."""
+        """Runs a call inside another trace, whose recorder sees everything, or inside an open
+        GradManager, which needs intermediate values.
+        """
         if trace.enabled and not self._is_part:
             self._tell_of_part()
         return self.__wrapped__(*args, **kwargs)
 
     def _call(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
-        """Any other call that the extension cannot answer from the last ones."""
+        """Runs any other call that the extension cannot answer from earlier ones."""
         if self._share:
             self._settle_share(args, kwargs)
         if trace._planned_by is not None:
@@ -391,7 +400,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         return self._run_body(self._function, args, kwargs)
 
     def _tell_of_part(self) -> None:
-        """A limit that nobody keeps is told once; `explain` says the same of any function."""
+        """Warns once about a limit that nobody keeps; `explain` tells the same of any function."""
         self._is_part = True
         if self._is_limited:
             inside = "a traced function" if _core.is_tracing() else "an open GradManager"
@@ -402,7 +411,9 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
             )
 
     def _settle_share(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A limit that is a share of a plan becomes bytes: of what these arguments take without a limit."""
+        """Turns a limit that is a share of a plan into bytes: the share of what these arguments
+        take without a limit.
+        """
         share, self._share = self._share, 0.0
         try:
             whole = self._plan_call(args, kwargs, memory_limit=0)[0].planned_bytes
@@ -430,19 +441,20 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         return self._run_body(self._function, args, kwargs)
 
     def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of the body, whose calls ``function`` records or matches."""
+        """Runs the body, whose calls ``function`` records or matches, and returns its result."""
         if self._flattens and not kwargs and _core.are_tensors(args):
             leaves: list[Any] = list(args)
         else:
             leaves = self.flatten_inputs(*args, **kwargs)
-        try:  # all of it: Ctrl-C may come behind each line
+        try:  # restores all of it, as Ctrl-C may come after each line
             records = function.begin(leaves)
-            # Any call for dump may become a recording, where it leaves what is known.
+            # Any call for dump may become a recording, if it leaves the record.
             body = self._named_body if records or self._capture_as_const else self._body
             if records or self._was_recorded:
                 self._was_recorded = records
                 with self._compiling():
-                    result = body(*args, **kwargs)  # held: what nobody holds is not computed
+                    # held, as values that nothing holds are not computed
+                    result = body(*args, **kwargs)
                     function.finish(leaves)
                 if records and function.dropped_versions and not self._has_dropped:
                     self._has_dropped = True
@@ -464,9 +476,9 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
         return result
 
     def _compiling(self) -> contextlib.AbstractContextManager[None]:
-        """Around what may plan and compile: a call that records, or the one behind it.
-
-        From before the body: to show something lets other threads run, and they should not meet what it rebinds.
+        """Surrounds a call that may plan and compile: one that records, or the next one. It begins
+        before the body, because showing progress lets other threads run, which must not see what
+        the body rebinds.
         """
         return while_waiting(f"compiling {self._name_of_function()}", part=_core.searched_part)
 
@@ -513,7 +525,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
     def _name_and_line(self) -> str:
         code = getattr(self.__wrapped__, "__code__", None)
         place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-        return (self._name_of_function() + place).encode("utf-8", "backslashreplace").decode()  # of files with any bytes in their names
+        # names of files may hold any bytes
+        return (self._name_of_function() + place).encode("utf-8", "backslashreplace").decode()
 
     def _argument_name(self, position: int) -> str:
         code = getattr(self.__wrapped__, "__code__", None)

@@ -1,6 +1,6 @@
 """The walk over everything that a skipped body could read besides its tensors.
 
-From the function, everything is reached that its code names: globals, closure cells, default
+It follows from a function all that its code names: globals, closure cells, default
 arguments, objects with their attributes and classes, containers with their items, and the functions
 that these hold. In: such things. Out: a fact for each, with its name; `Unwatchable` for what is not on
 the closed list (reach.py).
@@ -48,31 +48,36 @@ def _may_read_grads(function: types.FunctionType) -> bool:
     return any("grad" in word for word in words_in(function.__code__))
 
 
-def _added_to(function: ManualSteps, names: frozenset[str]) -> tuple[Any, ...]:
-    """What a program has put on a traced function, beside the attributes of these names."""
+def _added_to(function: ManualSteps[...], names: frozenset[str]) -> tuple[Any, ...]:
+    """Returns the attributes that a program has set on a traced function, except those of these
+    names.
+    """
     return tuple(part for key, value in vars(function).items() if key not in names for part in (key, value))
 
 
 class Walk:
-    """What was reached so far, and the facts of it."""
+    """The objects that were reached so far, and the facts about them."""
 
     def __init__(self, leaves: list[Tensor]) -> None:
         self.facts = Facts()
         self._opaque, self._pickled = opaque(), pickled()
-        self.names: list[str] = []  # of the facts
-        self.checks_of_body: list[tuple[Callable[[], bool], str]] = []  # of what only the body itself must leave alone
+        self.names: list[str] = []  # the names of the facts, in order
+        # checks of what only the body itself must not change
+        self.checks_of_body: list[tuple[Callable[[], bool], str]] = []
         self.seen: set[int] = set()
-        self.kept: list[Any] = []  # what was seen: no other object takes its id
+        self.kept: list[Any] = []  # keeps objects alive, so that no other object gets their ids
         self.reads_grads = False
-        self.asks_for_ids = False  # by id() or hash()
+        self.asks_for_ids = False  # whether the body calls id() or hash()
         self.captured_leaves: list[tuple[int, Tensor]] = []
-        self.captured: dict[int, Tensor] = {}  # by id: tensors that the body finds by itself, and that are no arguments
+        # id -> tensor that the body finds by itself and that is no argument
+        self.captured: dict[int, Tensor] = {}
         self.leaves = {id(leaf): place for place, leaf in enumerate(leaves)}  # the arguments, by id
         self._queue: list[tuple[Any, str]] = []
         self._followed: set[int] = set()  # functions of libraries that are methods of modules and the like
         self._methods: set[tuple[int, str]] = set()
         self._words: set[str] = set()  # names and texts in the code
-        self._handed_on: dict[int, tuple[types.ModuleType, str, set[str]]] = {}  # modules of ours, with what was taken from them
+        # modules of ours, with the names taken from them
+        self._handed_on: dict[int, tuple[types.ModuleType, str, set[str]]] = {}
 
     def follow(self, things: Iterable[tuple[Any, str]]) -> None:
         """Visits these things, by their names, and all that is reached from them."""
@@ -84,7 +89,7 @@ class Walk:
                     raise Unwatchable("the function reaches too many objects to watch")
 
     def watch(self, kind: str, thing: object, name: str, key: object = None) -> None:
-        """What a thing of this kind holds (python/bindings/facts.h) is a fact."""
+        """Notes as a fact what a thing of this kind holds (python/bindings/facts.h)."""
         self.facts.add(kind, thing, key)
         self.names.append(name)
 
@@ -92,7 +97,7 @@ class Walk:
         self.watch("given", holds, name)
 
     def _read(self, read: Callable[[], tuple[Any, ...]], name: str) -> None:
-        """What ``read`` gives is a fact, and is visited."""
+        """Notes the result of ``read`` as a fact, and visits it."""
         self.watch("given", read, name)
         for part in read():
             self._later(part, name)
@@ -102,10 +107,11 @@ class Walk:
             self._queue.append((value, name))
 
     def _entry(self, table: dict[str, Any], key: Any, name: str) -> None:
-        """One entry of a namespace, which may also be missing."""
+        """Visits one entry of a namespace, which may also be missing."""
         self.watch("entry", table, name, key)
         value = table.get(key, MISSING)
-        if not isinstance(value, types.ModuleType):  # which is watched by what is taken from it
+        # modules are watched by what code takes from them
+        if not isinstance(value, types.ModuleType):
             self._later(value, name)
 
     def _visit(self, value: Any, name: str) -> None:
@@ -171,13 +177,13 @@ class Walk:
         if type(manager) is not GradManager:
             self._later(type(manager), type(manager).__name__)
             for key in vars(manager):
-                if key not in _BOOKKEEPING:  # what a subclass adds
+                if key not in _BOOKKEEPING:  # an attribute that a subclass adds
                     self._entry(vars(manager), key, f"{name}.{key}")
 
     # ---- code
 
     def _visit_builtin(self, value: Any, name: str) -> None:
-        """A function of C, or a method of an object of C."""
+        """Visits a function of C, or a method of an object of C."""
         owner = getattr(value, "__self__", None)
         if owner is None or isinstance(owner, types.ModuleType) or value.__module__ == "megengine.core.ops":
             reach.refuse_foreign(value, name)
@@ -231,7 +237,7 @@ class Walk:
                     self._later(held, read)
 
     def _method(self, kind: type, name: str) -> None:
-        """A method of ours, which a program may replace."""
+        """Visits a method of ours, which a program may replace."""
         for base in kind.__mro__:
             if (base is kind or name in vars(base)) and (id(base), name) not in self._methods:
                 self._methods.add((id(base), name))
@@ -255,7 +261,9 @@ class Walk:
             self._visit_module(value, read, paths)
 
     def _visit_module(self, module: types.ModuleType, read: str, paths: frozenset[str]) -> None:
-        """What code takes from a module: also of a library, where somebody may put another value."""
+        """Visits what code takes from a module, even from a library, whose values a program may
+        replace.
+        """
         reach.refuse_impure(module.__name__, f"the body reads {read}")
         for path in paths:
             name, _, rest = path.removesuffix("()").partition(".")
@@ -270,7 +278,7 @@ class Walk:
             moves = library_of(module.__name__).moves
             if moves is not ALL and name in moves:
                 raise Unwatchable(f"the body names {shown}, and what it gives cannot be watched")
-            if name in ("Random", "RandomState") and path == name:  # with a seed
+            if name in ("Random", "RandomState") and path == name:  # it is called with a seed
                 self.watch("entry", vars(module), shown, name)
             elif is_ours(module.__name__) and isinstance(getattr(type(module), name, None), property):
                 self._setting(module, name, shown)
@@ -281,14 +289,14 @@ class Walk:
                     self._visit_module(part, shown, frozenset({rest}))
 
     def _hand_on(self, module: types.ModuleType, read: str) -> bool:
-        """Is it a module of ours? All that the code names anywhere may be taken from it."""
+        """Whether it is a module of ours, from which code may take any name that it holds."""
         if not is_ours(module.__name__):
             return False
         self._handed_on.setdefault(id(module), (module, read, set()))
         return True
 
     def _visit_handed_on(self) -> bool:
-        """Was there anything left to visit?"""
+        """Visits modules that were handed on; returns whether there was anything left to visit."""
         before = len(self._handed_on)
         is_new = False
         for module, read, taken in [*self._handed_on.values()]:
@@ -299,7 +307,9 @@ class Walk:
         return is_new or len(self._handed_on) > before
 
     def _setting(self, module: types.ModuleType, name: str, shown: str) -> None:
-        """A property of a module of ours, as `config` has them: a value that a program sets."""
+        """Visits a property of a module of ours, such as those of `config`: a value that a program
+        sets.
+        """
         value = getattr(module, name)
         self._check(lambda: same(getattr(module, name), value), shown)
 
@@ -318,7 +328,7 @@ class Walk:
         if type(value) is not type:
             self._later(type(value), type(value).__name__)
         if isinstance(value, abc.ABCMeta):
-            token = abc.get_cache_token()  # of what is registered as a subclass
+            token = abc.get_cache_token()  # changes when a subclass is registered
             self._check(lambda: abc.get_cache_token() == token, name)
         if is_followed:
             self._followed.update(map(id, table.values()))
@@ -328,13 +338,14 @@ class Walk:
             self._later(base, base.__name__)
 
     def _visit_object(self, value: Any, name: str) -> None:
-        """An instance: its class, its items when it is a container, its attributes."""
-        if isinstance(value, ManualSteps):  # a program keeps it beside what its body reads; in a trace it is its function
+        """Visits an instance: its class, its items if it is a container, its attributes."""
+        # a program keeps it beside the state of its body; a trace treats it as its function
+        if isinstance(value, ManualSteps):
             own_names = value._own_names()
             self._read(lambda: (value.__wrapped__, *_added_to(value, own_names)), name)
             return
         kind = type(value)
-        if kind is _Cached:  # what it keeps, and whether it was emptied, nobody but itself can tell
+        if kind is _Cached:  # only the cache itself knows what it holds
             raise Unwatchable(f"the body reaches {name}, which keeps its results (functools.cache)")
         if kind not in (list, tuple, dict):
             self._visit_kind_of(value, name)
@@ -361,7 +372,8 @@ class Walk:
     def _visit_kind_of(self, value: Any, name: str) -> None:
         kind, origin = type(value), type(value).__module__
         self.reads_grads |= issubclass(kind, Optimizer)
-        if has_foreign_class := reach.is_foreign_class(kind):  # whose attributes can be asked for without running code of the program
+        # reading their attributes runs no code of the program
+        if has_foreign_class := reach.is_foreign_class(kind):
             if callable(value) and isinstance(getattr(value, "__name__", None), str):
                 reach.refuse_by_object(value, name)
             if origin == "typing":
@@ -400,7 +412,9 @@ class Walk:
                 self._later(item, f"{name}.{key}")
 
     def _visit_options(self, optimizer: Optimizer, name: str) -> None:
-        """Its numbers are read anew in each call; whether they are zero decides what is done."""
+        """Visits an optimizer's options: numbers are read anew in each call, but whether they are
+        zero is a fact.
+        """
         decided, held, values = watched.options(optimizer), watched.held_options(optimizer), watched.values_of(optimizer)
 
         def is_alike() -> bool:
@@ -416,14 +430,16 @@ class Walk:
         self.checks_of_body.append((lambda: same(watched.values_of(optimizer), values), name))
 
     def _visit_opaque(self, value: Any, name: str) -> None:
-        """Something of C: an iterator, random numbers, bytes. Its pickle says whether it moved on."""
+        """Visits an object of C: an iterator, random numbers, bytes. Its pickle tells whether it
+        has moved on.
+        """
         if inspect.isgenerator(value) or inspect.iscoroutine(value):
             raise Unwatchable(f"the body reaches the generator {name}")
         kind = type(value)
         if not (isinstance(value, self._pickled) or hasattr(kind, "__next__")):
             origin = kind.__module__
             if kind is object or library_of(origin).holds == "nothing" or not reach.is_foreign(origin) or is_ours(origin):
-                return  # what a class of the program keeps in slots is watched beside this
+                return  # slots of the program's classes are watched elsewhere
             raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
         try:
             state = pickle.dumps(value)

@@ -1,4 +1,5 @@
-"""What a body could read of a thing: a tensor, a logger, a gradient manager, an optimizer; and whether two things read the same.
+"""Reads what a body could see of a tensor, a logger, a gradient manager or an optimizer; and
+compares two of these.
 
 In: a thing. Out: a tuple of objects, which `Facts` compare by identity.
 """
@@ -19,7 +20,8 @@ from ..tensor import Tensor
 from .reach import is_plain
 
 MISSING = object()
-NO_FACTS = ("grad", "_lent")  # the first is compared by itself; the second is what other libraries see of the value
+# the first is compared separately; other libraries see the value by the second
+NO_FACTS = ("grad", "_lent")
 
 
 def slots_of(kind: type) -> tuple[str, ...]:
@@ -37,7 +39,9 @@ def _own_slots(kind: type) -> tuple[str, ...]:
 
 
 def facts_of(tensor: Tensor) -> tuple[Any, ...]:
-    """What a body can read of a tensor besides its value and type: class, name, quantization, whatever a program has put on it."""
+    """Returns what a body can read of a tensor besides value and type: class, name, quantization,
+    attributes that a program set.
+    """
     kind, held = type(tensor), vars(tensor)
     attributes = (part for key, value in held.items() if key not in NO_FACTS for part in (key, value))
     return (kind, *attributes, *(getattr(tensor, slot, MISSING) for slot in slots_of(kind)))
@@ -50,7 +54,7 @@ def settings_of(logger: logging.Logger) -> tuple[Any, ...]:
 def content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # not bound yet
+    except ValueError:  # the cell is not bound yet
         return MISSING
 
 
@@ -59,7 +63,7 @@ def attached(manager: GradManager) -> tuple[Any, ...]:
 
 
 def options(optimizer: Optimizer) -> tuple[Any, ...]:
-    """The options of each group; of numbers, whether they are zero."""
+    """Returns the options of each group; a number is replaced by whether it is zero."""
     return tuple(
         tuple(
             (name, bool(value) if isinstance(value, (int, float)) else _numbers_aside(value))
@@ -70,7 +74,7 @@ def options(optimizer: Optimizer) -> tuple[Any, ...]:
 
 
 def held_options(optimizer: Optimizer) -> list[Any]:
-    """All that the groups hold, and the items of what may change in place."""
+    """Returns all that the groups hold, and the items of containers that may change in place."""
     held: list[Any] = []
     for group in optimizer.param_groups:
         held += (group, *group)
@@ -96,7 +100,9 @@ def _numbers_aside(value: Any) -> Any:
 
 
 def same(a: object, b: object) -> bool:
-    """Does a body read the same from both? Objects are compared by identity: their content is watched."""
+    """Whether a body reads the same from both. Objects are compared by identity: their content is
+    watched.
+    """
     if a is b:
         return True
     if isinstance(a, np.dtype):
@@ -109,7 +115,7 @@ def same(a: object, b: object) -> bool:
 
 
 def _bits(value: Any) -> bytes:
-    """What tells -0.0 from 0.0, and one NaN from another."""
+    """Returns the bits of a number, which tell -0.0 from 0.0 and one NaN from another."""
     return value.tobytes() if isinstance(value, np.inexact) else struct.pack("dd", value.real, value.imag)
 
 

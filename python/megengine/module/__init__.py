@@ -1,215 +1,113 @@
-"""Layers and models: `Module` and everything that is built on it."""
+"""Layers and models: `Module` and everything that is built on it.
+
+The names that are published here are those in ``__all__`` of each file.
+"""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .. import _words
 from ..core import _later
-from . import init
-from .activation import GELU, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax
-from .adaptive_pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
+from . import (
+    activation,
+    adaptive_pooling,
+    batch_matmul_activation,
+    batchnorm,
+    conv,
+    conv_bn,
+    conv_transpose1d,
+    conv_transpose_bn,
+    deformable_psroi_pooling,
+    distances,
+    dropout,
+    elemwise,
+    embedding,
+    init,
+    linear,
+    linear_bn,
+    loss,
+    lrn,
+    module,
+    multiheadattn,
+    normalization,
+    padding,
+    pixel_shuffle,
+    pooling,
+    quant_dequant,
+    rnn,
+    sequential,
+    shaping,
+    sliding_window,
+    transformer,
+    units,
 )
-from .batch_matmul_activation import BatchMatMulActivation
-from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
-from .conv import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvRelu2d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-    ConvTransposeRelu2d,
-    DeformableConv2d,
-    LocalConv2d,
-    RegionRestrictedConv,
-)
-from .conv_bn import ConvBn2d, ConvBnRelu2d
-from .conv_transpose1d import ConvTranspose1d
-from .conv_transpose_bn import ConvTransposeBn2d, ConvTransposeBnRelu2d
-from .deformable_psroi_pooling import DeformablePSROIPooling
-from .distances import Bilinear, CosineSimilarity, PairwiseDistance
-from .dropout import Dropout, Dropout2d
-from .elemwise import Concat, Elemwise, Identity
-from .embedding import Embedding, EmbeddingBag
-from .linear import Linear, LinearRelu
-from .linear_bn import LinearBn1d, LinearBnRelu1d
-from .loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineEmbeddingLoss,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    SmoothL1Loss,
-    TripletMarginLoss,
-)
-from .lrn import LocalResponseNorm
-from .module import Module
-from .multiheadattn import MultiHeadAttention
-from .normalization import GeneralNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from .padding import Pad
-from .pixel_shuffle import PixelShuffle, PixelUnshuffle
-from .pooling import AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d
-from .quant_dequant import DequantStub, QuantStub
-from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from .sequential import Sequential
-from .shaping import Flatten, Unflatten, Upsample
-from .sliding_window import Fold, SlidingWindow, SlidingWindowTranspose, Unfold
-from .transformer import (
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
-from .units import (
-    CELU,
-    ELU,
-    GLU,
-    SELU,
-    Hardsigmoid,
-    Hardswish,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    ReLU6,
-    Softplus,
-    Tanh,
-)
+from .activation import *  # noqa: F403
+from .adaptive_pooling import *  # noqa: F403
+from .batch_matmul_activation import *  # noqa: F403
+from .batchnorm import *  # noqa: F403
+from .conv import *  # noqa: F403
+from .conv_bn import *  # noqa: F403
+from .conv_transpose1d import *  # noqa: F403
+from .conv_transpose_bn import *  # noqa: F403
+from .deformable_psroi_pooling import *  # noqa: F403
+from .distances import *  # noqa: F403
+from .dropout import *  # noqa: F403
+from .elemwise import *  # noqa: F403
+from .embedding import *  # noqa: F403
+from .linear import *  # noqa: F403
+from .linear_bn import *  # noqa: F403
+from .loss import *  # noqa: F403
+from .lrn import *  # noqa: F403
+from .module import *  # noqa: F403
+from .multiheadattn import *  # noqa: F403
+from .normalization import *  # noqa: F403
+from .padding import *  # noqa: F403
+from .pixel_shuffle import *  # noqa: F403
+from .pooling import *  # noqa: F403
+from .quant_dequant import *  # noqa: F403
+from .rnn import *  # noqa: F403
+from .sequential import *  # noqa: F403
+from .shaping import *  # noqa: F403
+from .sliding_window import *  # noqa: F403
+from .transformer import *  # noqa: F403
+from .units import *  # noqa: F403
 
+# Layers for images are listed, for their files are not loaded before a program asks for one.
 __all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "GRU",
-    "LSTM",
-    "RNN",
-    "SELU",
-    "ActiveBlur",
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdditiveElemwise",
-    "AdditiveGaussianNoise",
-    "AdditiveLaplaceNoise",
-    "AdditivePoissonNoise",
-    "AvgPool1d",
-    "AvgPool2d",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "BatchMatMulActivation",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "Bilinear",
-    "Concat",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvBn2d",
-    "ConvBnRelu2d",
-    "ConvRelu2d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "ConvTransposeBn2d",
-    "ConvTransposeBnRelu2d",
-    "ConvTransposeRelu2d",
-    "CosineEmbeddingLoss",
-    "CosineSimilarity",
-    "CropAndPad",
-    "CrossEntropyLoss",
-    "Cutmix",
-    "DeformableConv2d",
-    "DeformablePSROIPooling",
-    "DequantStub",
-    "Dilation",
-    "Dropout",
-    "Dropout2d",
-    "Elemwise",
-    "Embedding",
-    "EmbeddingBag",
-    "Emboss",
-    "FillPoly",
-    "Flatten",
-    "Flip",
-    "Fold",
-    "GRUCell",
-    "GaussianBlur",
-    "GeneralNorm",
-    "GroupNorm",
-    "Hardsigmoid",
-    "Hardswish",
-    "HuberLoss",
-    "Identity",
-    "InstanceNorm",
-    "KLDivLoss",
-    "L1Loss",
-    "LSTMCell",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LinearBn1d",
-    "LinearBnRelu1d",
-    "LinearContrast",
-    "LinearRelu",
-    "LocalConv2d",
-    "LocalResponseNorm",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MSELoss",
-    "MaxPool1d",
-    "MaxPool2d",
-    "Mish",
-    "Mixup",
-    "Module",
-    "MultiHeadAttention",
-    "NLLLoss",
-    "PReLU",
-    "Pad",
-    "PairwiseDistance",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "QuantStub",
-    "RMSNorm",
-    "RNNCell",
-    "ReLU",
-    "ReLU6",
-    "RegionRestrictedConv",
-    "Remap",
-    "Resize",
-    "Rot90",
-    "Rotate",
-    "Sequential",
-    "Sharpen",
-    "SiLU",
-    "Sigmoid",
-    "SlidingWindow",
-    "SlidingWindowTranspose",
-    "SmoothL1Loss",
-    "Softmax",
-    "Softplus",
-    "SyncBatchNorm",
-    "Tanh",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-    "TripletMarginLoss",
-    "Unflatten",
-    "Unfold",
-    "Upsample",
     "init",
-]
+    "ActiveBlur", "AdditiveElemwise", "AdditiveGaussianNoise", "AdditiveLaplaceNoise",
+    "AdditivePoissonNoise", "CropAndPad", "Cutmix", "Dilation", "Emboss", "FillPoly", "Flip",
+    "GaussianBlur", "LinearContrast", "Mixup", "Remap", "Resize", "Rot90", "Rotate", "Sharpen",
+]  # fmt: skip
+__all__ += activation.__all__
+__all__ += adaptive_pooling.__all__
+__all__ += batch_matmul_activation.__all__
+__all__ += batchnorm.__all__
+__all__ += conv.__all__
+__all__ += conv_bn.__all__
+__all__ += conv_transpose1d.__all__
+__all__ += conv_transpose_bn.__all__
+__all__ += deformable_psroi_pooling.__all__
+__all__ += distances.__all__
+__all__ += dropout.__all__
+__all__ += elemwise.__all__
+__all__ += embedding.__all__
+__all__ += linear.__all__
+__all__ += linear_bn.__all__
+__all__ += loss.__all__
+__all__ += lrn.__all__
+__all__ += module.__all__
+__all__ += multiheadattn.__all__
+__all__ += normalization.__all__
+__all__ += padding.__all__
+__all__ += pixel_shuffle.__all__
+__all__ += pooling.__all__
+__all__ += quant_dequant.__all__
+__all__ += rnn.__all__
+__all__ += sequential.__all__
+__all__ += shaping.__all__
+__all__ += sliding_window.__all__
+__all__ += transformer.__all__
+__all__ += units.__all__
 
 
 if _TYPE_CHECKING:

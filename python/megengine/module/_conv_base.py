@@ -1,4 +1,4 @@
-"""What the convolution layers share: sizes, weights and their initial values."""
+"""Base of the convolution layers: sizes, weights and their initial values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _PADDING_MODES = ("zeros", "reflect", "replicate")
 
 
 def _tuple_of(name: str, value: Size | str, rank: int) -> tuple[int, ...]:
-    """``value`` for each of ``rank`` spatial axes. ValueError for another number of values, TypeError for what is no integer."""
+    """``value`` for each of ``rank`` spatial axes. ValueError for another number of values,
+    TypeError unless they are integers.
+    """
     given: Any = value
     names = " or 'same', 'valid'" if name == "padding" else ""
     if isinstance(given, str):
@@ -61,7 +63,7 @@ class _ConvNd(Weighted):
         padding_mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """None: the layer has no such setting."""
+        """Takes the settings of a convolution; None means that the layer has no such setting."""
         super().__init__(**kwargs)
         check_extents(self, in_channels=in_channels, out_channels=out_channels, groups=groups)
         if in_channels % groups or out_channels % groups:
@@ -87,7 +89,9 @@ class _ConvNd(Weighted):
         self.reset_parameters()
 
     def _padding_of(self, padding: Size | str) -> tuple[int, ...]:
-        """In numbers. ValueError for "same" where it would differ before and after."""
+        """Returns the padding in numbers. ValueError for "same" if it would differ before and
+        after.
+        """
         if not isinstance(padding, str) or padding not in ("same", "valid"):
             return _tuple_of("padding", padding, self._rank)
         if padding == "valid":

@@ -1,4 +1,6 @@
-"""Errors that pass through calls of modules: they say which layer failed, by its path from the outermost module."""
+"""Adds the path of the failing layer, from the outermost module, to errors that pass through calls
+of modules.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ _PLACE = re.compile(r"\n  at:  [^\n]*")
 
 
 class _Told(NamedTuple):
-    text: str  # of the error without its layer
+    text: str  # the error's text without its layer
     layer: Module
-    outermost: Module  # that it has passed so far, of those that hold the layer
-    path: str  # of the layer, from there
+    outermost: Module  # modules that the error has passed so far, which hold the layer
+    path: str  # the path of the layer from there
 
 
 def tell_layer(error: Exception, module: Module) -> None:

@@ -18,7 +18,7 @@ def normalization(
     beta: Tensor | None,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(factor, shift) of each channel, such that x + bias becomes x * factor + shift."""
+    """Returns (factor, shift) of each channel, such that x + bias becomes x * factor + shift."""
     factor = 1.0 / F.sqrt(var.reshape(-1) + eps)
     if gamma is not None:
         factor = factor * gamma.reshape(-1)
@@ -27,7 +27,8 @@ def normalization(
 
 
 def beside_weight(factor: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
-    """``factor``, of each output channel, in the shape that sets it beside the elements of the layer's weight.
+    """Returns the ``factor`` of each output channel in a shape that broadcasts to the layer's
+    weight.
 
     transposed: the weight is one of a transposed 2-d convolution.
     """

@@ -82,7 +82,7 @@ def tensors_in(tree: object) -> list[Tensor]:
 
 @contextlib.contextmanager
 def kept_tensors(tensors: Iterable[Any]) -> Iterator[None]:
-    """What is written into ``tensors`` inside is undone at the end, such as statistics of normalizations."""
+    """Restores ``tensors``, such as statistics of normalizations, when the block ends."""
     saved = [(tensor, tensor.detach()) for tensor in tensors]
     try:
         yield

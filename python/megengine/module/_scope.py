@@ -1,4 +1,4 @@
-"""The scope that a module's call is in while it is recorded."""
+"""The scope of a module's call while it is recorded."""
 
 from __future__ import annotations
 

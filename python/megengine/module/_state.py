@@ -65,12 +65,13 @@ def load(module: object, source: StateSource, strict: bool) -> None:
 
 
 def _read_by(layer: Any, value: Any) -> Any:
-    """``value``, but the bytes of a file's blocks for a layer of blocks."""
+    """Returns ``value``; for a layer of blocks the bytes of a file's blocks."""
     return value if layer is None or not hasattr(value, "as_tensor") else layer._read_stored(value)
 
 
 def _unpacked(module: Any, source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``source`` with the parts of what MegEngine's layers keep in one array, instead of that."""
+    """Returns ``source`` with each array that MegEngine's layers keep whole replaced by its parts.
+    """
     packed = [(path, owner) for path, owner in module.named_modules() if owner._packed_entry]
     result = dict(source) if packed else source
     for path, owner in packed:
@@ -81,7 +82,9 @@ def _unpacked(module: Any, source: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _once(module: object, source: Mapping[str, Any], targets: Mapping[str, Tensor]) -> Mapping[str, Any]:
-    """``source`` with one entry for each tensor that the module holds at several paths, under the path that its own state dict has."""
+    """Returns ``source`` with one entry for each tensor that the module holds at several paths,
+    under the path in its own state dict.
+    """
     if all(key in targets for key in source):
         return source
     canonical = {id(tensor): path for path, tensor in targets.items()}

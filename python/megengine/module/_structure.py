@@ -20,9 +20,9 @@ _T = TypeVar("_T")
 
 
 def with_state_of(module: object, cls: type[_T], standing_for: object = None) -> _T:
-    """A ``cls`` in place of ``module``: the same attributes, name and mode, and hooks that can be changed by themselves.
-
-    standing_for: whose name, mode and hooks it has instead. Raises ValueError for a module with a ``forward`` of its own, which would
+    """Makes a ``cls`` that replaces ``module``: it has the same attributes, name and mode, and
+    copies of the hooks. standing_for: a module whose name, mode and hooks it takes instead. Raises
+    ValueError for a module with a ``forward`` of its own, which would
     be called instead of that of ``cls``.
     """
     if "forward" in module.__dict__:
@@ -54,7 +54,7 @@ def _is_tensor(obj: Any) -> bool:
 
 
 class Holder:
-    """What `Module`, which is defined on top of this file, is to it."""
+    """The interface of `Module` that this file uses; `Module` itself is defined on top of it."""
 
 
 def _is_module(obj: Any) -> bool:
@@ -62,7 +62,8 @@ def _is_module(obj: Any) -> bool:
 
 
 def _expand_structure(key: str, obj: Any) -> list[tuple[str, Any]]:
-    """(dotted key, object) of every Tensor and Module in ``obj``, which is one or a nest of containers.
+    """Returns (dotted key, object) of every Tensor and Module in ``obj``, which is one or a nest of
+    containers.
 
     AssertionError when a dict on the way to one has a key that is not a str.
     """
@@ -86,7 +87,7 @@ def _expand_structure(key: str, obj: Any) -> list[tuple[str, Any]]:
 
 
 def _members(module: Any) -> Iterator[tuple[str, Any]]:
-    """(key, object) of the tensors and modules that ``module`` itself holds."""
+    """Iterates over (key, object) of the tensors and modules that ``module`` itself holds."""
     attributes = module.__dict__
     for name in sorted(attributes):
         value = attributes[name]
@@ -102,7 +103,9 @@ def _flatten(
     recursive: bool = True,
     seen: set[int] | None = None,
 ) -> Iterator[tuple[str, Any, Any]]:
-    """(dotted path, object, owner) of what satisfies ``predicate``, depth first, each object once."""
+    """Iterates over (dotted path, object, owner) of what satisfies ``predicate``, depth first, each
+    object once.
+    """
     seen = {id(module)} if seen is None else seen
     for key, item in _members(module):
         if id(item) in seen:
@@ -118,7 +121,9 @@ def _flatten(
 def all_paths(
     module: object, prefix: str = "", seen: set[int] | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """(dotted path, object) of tensors and modules at every path; what a module holds only at its first."""
+    """Iterates over (dotted path, object) of tensors and modules at every path; what a module holds
+    only at its first.
+    """
     seen = {id(module)} if seen is None else seen
     for key, item in _members(module):
         path = f"{prefix}.{key}" if prefix else key

@@ -1,4 +1,5 @@
-"""What computes otherwise while it trains: normalizations by the batch, dropout, observers."""
+"""Finds what computes otherwise while it trains: normalizations by the batch, dropout, observers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ _PROBABILITIES = (
 
 
 def training_part(module: Module) -> tuple[str, Module] | None:
-    """(path, part) of the first part of ``module`` in training mode that would give something else in eval mode."""
+    """Returns (path, part) of the first part of ``module`` in training mode that would give
+    something else in eval mode.
+    """
     for path, part in module.named_modules():
         if not part.training:
             continue

@@ -1,4 +1,4 @@
-"""What layers with a weight and a bias share, and relu behind a layer."""
+"""Base of layers with a weight and a bias, and relu behind a layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .module import Module
 
 
 def check_extents(layer: Module, **extents: object) -> None:
-    """TypeError for an extent that is no integer, ValueError for one below 1."""
+    """Raises TypeError for an extent that is no integer, ValueError for one below 1."""
     for name, extent in extents.items():
         if isinstance(extent, bool) or not hasattr(extent, "__index__"):
             raise TypeError(f"{type(layer).__name__}: {name} is {extent!r}, not an integer\n  fix: give the number of features as an int")
@@ -20,13 +20,14 @@ def check_extents(layer: Module, **extents: object) -> None:
 
 
 class Weighted(Module):
-    """weight: normal with variance 1 / fan-in at first. bias: zero at first; None where there is none."""
+    """Base with a weight, first normal with variance 1 / fan-in, and a bias, first zero, or None.
+    """
 
     weight: Parameter
     bias: Parameter | None
 
     def _get_fanin(self) -> int:
-        """How many elements of the input an element of the result is summed over."""
+        """Returns the number of input elements that are summed for an element of the result."""
         raise TypeError(f"{type(self).__name__} does not define _get_fanin()")
 
     def reset_parameters(self) -> None:
@@ -37,7 +38,7 @@ class Weighted(Module):
 
 
 class Relu(Module):
-    """Goes before a layer among the bases of a class, which is then relu(layer(x))."""
+    """Makes a class compute relu(layer(x)), if it stands before the layer among its bases."""
 
     def forward(self, inp: Tensor) -> Tensor:
         """Returns the relu of the result of the layer.

@@ -12,7 +12,8 @@ __all__ = ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "Adapt
 
 
 class _AdaptivePoolNd(Module):
-    """oshp: output height and width, an int or two; of a line an int."""
+    """Base of adaptive pooling. oshp: output height and width, one int or two; for lines one int.
+    """
 
     _repr_facts = "oshp={0.oshp}"
 

@@ -33,7 +33,7 @@ class _BatchNorm(_Norm):
         "track_running_stats={0.track_running_stats}"
     )
 
-    _ranks: tuple[int, ...] = (2, 3, 4, 5)  # of the inputs
+    _ranks: tuple[int, ...] = (2, 3, 4, 5)  # numbers of axes that inputs may have
 
     def __init__(
         self,

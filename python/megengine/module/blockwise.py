@@ -17,7 +17,7 @@ __all__ = ["BlockwiseEmbedding", "BlockwiseLinear"]
 
 
 def _zeros(rows: int, columns: int, bits: int, group: int) -> Tensor:
-    """Blocks of zeros, which no float array precedes."""
+    """Makes blocks of zeros without making a float array first."""
     row = block_weights.quantize_blocks(np.zeros((1, columns), np.float32), bits, group)
     return Tensor(np.repeat(row.numpy(), rows, axis=0))
 
@@ -35,7 +35,7 @@ class StoredBlocks(Protocol):
 
 
 def _as_tensor(layer: str, blocks: Tensor | StoredBlocks, bits: int) -> Tensor:
-    """ValueError for a file's blocks of another format, whose bytes may look the same."""
+    """Raises ValueError for a file's blocks of another format, whose bytes may look the same."""
     if isinstance(blocks, Tensor):
         return blocks
     if blocks.format != _IN_FILES.get(bits):
@@ -48,7 +48,7 @@ def _as_tensor(layer: str, blocks: Tensor | StoredBlocks, bits: int) -> Tensor:
 
 
 def _group_of(cls: type[Module], blocks: Tensor, bits: int) -> int:
-    """How many weights a block has. ValueError for what are no blocks."""
+    """Returns the number of weights of a block. ValueError for tensors that are not blocks."""
     group = (blocks.shape[-1] - 2) * 8 // bits if bits in (4, 8) and blocks.ndim == 3 else 0
     if blocks.dtype != np.uint8 or group not in block_weights.GROUPS or 2 + group * bits // 8 != blocks.shape[-1]:
         raise ValueError(

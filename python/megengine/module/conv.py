@@ -74,7 +74,9 @@ class _PaddedConv(_ConvNd):
         return _pad_width(self.padding)
 
     def _padded(self, inp: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-        """The input, padded here unless with zeros, and the padding left to the convolution."""
+        """Returns the input, padded here unless with zeros, and the padding that the convolution
+        adds.
+        """
         if self.padding_mode == "zeros":
             return inp, self.padding
         return F.nn.pad(inp, self.get_pad_witdth(), self.padding_mode), (0,) * self._rank

@@ -15,7 +15,9 @@ __all__ = ["ConvBn2d", "ConvBnRelu2d"]
 
 
 class _ConvBnActivation2d(Module):
-    """Children: ``conv`` and ``bn``. Arguments of Conv2d, then those of BatchNorm2d."""
+    """Has the children ``conv`` and ``bn``. It takes the arguments of Conv2d, then those of
+    BatchNorm2d.
+    """
 
     def __init__(
         self,

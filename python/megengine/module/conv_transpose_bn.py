@@ -15,7 +15,9 @@ __all__ = ["ConvTransposeBn2d", "ConvTransposeBnRelu2d"]
 
 
 class _ConvTransposeBnActivation2d(Module):
-    """Children: ``conv_transpose2d`` and ``bn``. Arguments of ConvTranspose2d, then those of BatchNorm2d."""
+    """Has the children ``conv_transpose2d`` and ``bn``. It takes the arguments of ConvTranspose2d,
+    then those of BatchNorm2d.
+    """
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class Embedding(Module):
     """
 
     _repr_facts = "{0.num_embeddings}, {0.embedding_dim}"
-    sparse = False  # of a table that was saved before tables said so
+    sparse = False  # tables of older files are not sparse
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ __all__ = ["LinearBn1d", "LinearBnRelu1d"]
 
 
 class _LinearBnActivation1d(Module):
-    """Children: ``linear`` and ``bn``."""
+    """Has the children ``linear`` and ``bn``."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ __all__ = [
 
 
 class _Loss(Module):
-    """Losses of the elements become one by ``reduction``."""
+    """Base of losses, which reduces the losses of the elements by ``reduction``."""
 
     _repr_facts = "reduction={0.reduction}"
 

@@ -86,7 +86,7 @@ class Module(Holder):
     _short_name: str | None  # the attribute path under which a parent holds this module
     _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _forward_hooks: OrderedDict[int, Callable[..., Any]]
-    _packed_entry = ""  # of state dicts of MegEngine: what holds several parameters, see RNNBase
+    _packed_entry = ""  # MegEngine's entry that holds several parameters, see RNNBase
     _not_saved: frozenset[str] = frozenset()  # buffers that the state dict leaves out
     _flat_state = False  # entries of the state dict are 1-D, whatever the tensors' shapes
     _repr_prefix = ""  # before the class name in repr
@@ -755,7 +755,9 @@ def _no_more(kwargs: dict[str, Any]) -> None:
 
 
 def _not_initialized(module: Module, assigned: str) -> AttributeError:
-    """The error of a subclass whose ``__init__`` did not call that of Module, before ``assigned``."""
+    """Returns the error of a subclass whose ``__init__`` did not call that of Module before it
+    assigned ``assigned``.
+    """
     kind, _, name = assigned.partition(" ")
     what = f"{type(module).__name__} assigns {name}" if name else f"{type(module).__name__} is used"
     return AttributeError(

@@ -112,7 +112,7 @@ class MultiHeadAttention(Module):
         self.reset_parameters()
 
     def _rows(self) -> tuple[int, int, int, int]:
-        """Input sizes of the four projections."""
+        """Returns the input sizes of the four projections."""
         return self.embed_dim, self.kdim, self.vdim, self.embed_dim
 
     def reset_parameters(self) -> None:

@@ -20,7 +20,9 @@ __all__ = ["GeneralNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
 
 
 class _Norm(Module):
-    """weight (ones at first) and bias (zeros) of one shape; both None with affine=False."""
+    """Base with a weight (ones at first) and a bias (zeros) of one shape; both are None with
+    affine=False.
+    """
 
     _flat_state = True
 

@@ -14,10 +14,12 @@ __all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
 
 
 class _PoolNd(Module):
-    """kernel_size, stride, padding: an int or one for height and one for width; stride None: the kernel."""
+    """Base of pooling. kernel_size, stride, padding: one int, or one for height and one for width;
+    stride None: that of the kernel.
+    """
 
     _repr_facts = "kernel_size={0.kernel_size}, stride={0.stride}, padding={0.padding}"
-    ceil_mode = False  # of modules in older files
+    ceil_mode = False  # modules of older files have no such attribute
     _sizes = "an int or (height, width)"
 
     def __init__(

@@ -28,7 +28,9 @@ Hidden: TypeAlias = Any  # a state: a Tensor; of an LSTM the pair (h, c)
 
 
 class RNNCellBase(Module):
-    """weight_ih (chunks * hidden, input), weight_hh (chunks * hidden, hidden), biases (chunks * hidden,)."""
+    """Base of cells, with weight_ih (chunks * hidden, input), weight_hh (chunks * hidden, hidden)
+    and biases (chunks * hidden,).
+    """
 
     _repr_facts = "{0.input_size}, {0.hidden_size}, bias={0.bias}"
 
@@ -56,24 +58,24 @@ class RNNCellBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def _gates_of(self, x: Tensor) -> Tensor:
-        """The input's part of the gates: (..., input) to (..., chunks * hidden)."""
+        """Computes the input's part of the gates: (..., input) to (..., chunks * hidden)."""
         return F.nn.linear(x, self.weight_ih, self.bias_ih)
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def _held(self, h: Tensor) -> Tensor:
-        """The state's part of the gates."""
+        """Computes the state's part of the gates."""
         return F.nn.linear(h, self.weight_hh, self.bias_hh)
 
     def _gates(self, from_input: Tensor, h: Tensor | None) -> Tensor:
-        """All of the gates; h None stands for zeros."""
+        """Computes the gates; h None stands for zeros."""
         if h is not None:
             return from_input + self._held(h)
         return from_input if self.bias_hh is None else from_input + self.bias_hh
 
     def _advance(self, from_input: Tensor, state: Hidden | None) -> Hidden:
-        """One step: the next state."""
+        """Returns the next state."""
         raise TypeError(f"{type(self).__name__} does not define _advance(from_input, state)")
 
     def forward(self, input: Tensor, hx: Hidden | None = None) -> Hidden:
@@ -262,7 +264,9 @@ class _ProjectedLSTMCell(LSTMCell):
 
 
 class _Unstack(Function):
-    """Cut along axis 0. Its gradient is one stack, where that of n slices would be n sums of whole arrays."""
+    """Cuts a tensor along axis 0. Its gradient is one stack; that of n slices would be n sums of
+    whole arrays.
+    """
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         parts = tuple(x[index] for index in range(x._tuple_shape[0]))
@@ -285,7 +289,7 @@ class RNNBase(Module):
     last. cells[layer][direction] are the cells. ValueError for an input that is not 3-D.
     """
 
-    _projects = True  # does it take proj_size?
+    _projects = True  # whether it takes proj_size
 
     _repr_facts = (
         "{0.input_size}, {0.hidden_size}, num_layers={0.num_layers}, bias={0.bias}, "
@@ -329,7 +333,9 @@ class RNNBase(Module):
     _packed_entry = "_flatten_weights"
 
     def _parts_of(self, packed: Any) -> dict[str, np.ndarray]:
-        """Entries of the cells, from the array that MegEngine trains instead of them: the parameters of cell after cell."""
+        """Returns the cells' entries of a state dict from MegEngine's single array, which holds the
+        parameters of cell after cell.
+        """
         values = np.reshape(packed.numpy() if isinstance(packed, Tensor) else packed, -1)
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         own = {
@@ -427,7 +433,7 @@ class RNNBase(Module):
     def _run(
         self, cell: RNNCellBase, input: Tensor, state: Hidden | None, backwards: bool
     ) -> tuple[Tensor, Hidden]:
-        """All steps of one cell: (outputs, last state)."""
+        """Runs all steps of one cell; returns (outputs, last state)."""
         mode = _mode_of(cell)
         if mode is not None:
             first = state if state is None or isinstance(state, tuple) else (state,)
@@ -488,7 +494,9 @@ class RNNBase(Module):
 
 
 def _mode_of(cell: RNNCellBase) -> str | None:
-    """How `recurrent_layer` names this cell; None for one with a projection or of a class of one's own: it goes step by step."""
+    """Returns the name of this cell for `recurrent_layer`; None for a cell that runs step by step:
+    one with a projection, or of a class of the program.
+    """
     if type(cell) is RNNCell:
         return cell.nonlinearity
     return {LSTMCell: "lstm", GRUCell: "gru"}.get(type(cell))

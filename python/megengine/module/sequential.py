@@ -1,4 +1,4 @@
-"""Modules and functions in a row."""
+"""Containers that call modules and functions one after the other."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class Sequential(Module):
     @overload
     def __getitem__(self, idx: slice) -> Sequential: ...
     def __getitem__(self, idx: int | slice) -> Module:
-        """A layer, or a Sequential of some. A checker is told that all are modules, for nearly all are."""
+        """Returns a layer, or a Sequential of some. Type checkers see modules, as nearly all are.
+        """
         if isinstance(idx, slice):
             return Sequential(
                 OrderedDict((key, getattr(self, key)) for key in self.layer_keys[idx])
@@ -105,7 +106,7 @@ class Sequential(Module):
         """The layers in the order of calls."""
         return [getattr(self, key) for key in self.layer_keys]
 
-    if TYPE_CHECKING:  # of a tensor nearly all make a tensor
+    if TYPE_CHECKING:  # nearly all layers make a tensor of a tensor
 
         @overload
         def __call__(self, inp: Tensor) -> Tensor: ...

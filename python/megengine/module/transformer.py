@@ -24,7 +24,9 @@ _ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
 
 
 class _TransformerLayer(Module):
-    """What layers of encoders and decoders share: attention to itself, a network of two linear maps, and how a part is added."""
+    """Base of the layers of encoders and decoders: self-attention, a network of two linear maps,
+    and the sums around both.
+    """
 
     _repr_facts = "norm_first={0.norm_first}"
     self_attn: Any  # parts, which conversions replace by others with the same arguments
@@ -61,7 +63,7 @@ class _TransformerLayer(Module):
             setattr(self, f"dropout{part}", Dropout(dropout))
 
     def _added(self, x: Tensor, part: int, work: Callable[[Tensor], Tensor]) -> Tensor:
-        """``x`` and what part number ``part`` makes of it, normalized before or behind."""
+        """Adds the result of part number ``part`` to ``x``, with normalization before or after."""
         norm, dropout = getattr(self, f"norm{part}"), getattr(self, f"dropout{part}")
         return x + dropout(work(norm(x))) if self.norm_first else norm(x + dropout(work(x)))
 

@@ -14,7 +14,7 @@ __all__ = [
 
 
 class _Activation(Module):
-    """Subclasses define ``_function``."""
+    """Base of activations; subclasses define ``_function``."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Returns the function of ``inputs`` (any shape, float dtype).

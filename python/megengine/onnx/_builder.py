@@ -1,4 +1,6 @@
-"""Building an fx graph from ONNX values: which are known while loading, which are computed, which are parameters."""
+"""Builds an fx graph from ONNX values: some are known while loading, others are computed, others
+are parameters.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,16 @@ from ._proto import NARROW_AS, OnnxError, held_as, onnx
 from .functions.arrays import constant
 
 REAL = frozenset({"float64", "float32", "float16", "bfloat16"})
-MOST_ELEMENTS = 1024  # of a value that is kept as known while loading
+MOST_ELEMENTS = 1024  # the most elements of a value that is kept as known while loading
 _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 
 
 @dataclass
 class Operand:
-    """A value of the ONNX graph. array: what it holds, where that is known.
-
-    shape: None where it is not known, and in the place of extents that differ from call to call. dtype: ours, "" unknown.
+    """A value of the ONNX graph. array: its elements, if known. shape: None if it is not known;
+    None also stands for extents that differ from call to call. dtype: our dtype, "" if unknown.
     is_of_sizes: it follows from extents and constants alone.
-    narrow: TensorProto's number of the dtype in the file, where a wider one holds it.
+    narrow: TensorProto's number of the dtype in the file, if a wider one holds it.
     """
 
     name: str
@@ -37,18 +38,20 @@ class Operand:
     is_stored: bool = False  # an initializer: a parameter of the module, even if it is one number
     dtype: str = ""
     shape: tuple[int | None, ...] | None = None
-    partial: np.ma.MaskedArray | None = None  # what is known of the elements: others are masked
+    partial: np.ma.MaskedArray | None = None  # the known elements; others are masked
     is_of_sizes: bool = False
     narrow: int = 0
-    is_tensor: bool = True  # else a sequence, or an optional value
+    is_tensor: bool = True  # otherwise a sequence, or an optional value
 
     def hold(self, array: np.ndarray) -> None:
-        """The value is known."""
+        """Holds a known value."""
         self.array, self.shape, self.dtype = array, array.shape, held_as(array.dtype.name)
 
     @property
     def is_small(self) -> bool:
-        """Known, no parameter, and small enough to be held by each graph that reads it. Whole numbers are never parameters."""
+        """Whether it is known, no parameter, and small enough that each graph that reads it may
+        hold it. Whole numbers are never parameters.
+        """
         return self.array is not None and (not self.is_stored or self.array.dtype.kind in "iub") and self.array.size <= MOST_ELEMENTS
 
     @property
@@ -60,12 +63,12 @@ class Operand:
 
     @property
     def type_text(self) -> str:
-        """For errors."""
+        """Returns the type as errors print it."""
         extents = "of any shape" if self.shape is None else [extent if extent is not None else "?" for extent in self.shape]
         return f"{self.dtype or '?'} {extents}"
 
     def may_become(self, other: Operand) -> bool:
-        """Can both be of one type, as far as that is known?"""
+        """Whether both can be of one type, as far as that is known."""
         if self.dtype and other.dtype and self.dtype != other.dtype:
             return False
         if self.shape is None or other.shape is None:
@@ -77,7 +80,7 @@ class Operand:
         return self.dtype in REAL
 
     def plain(self) -> Any:
-        """The array as numbers: a tuple of 1-d ones, a single number of 0-d ones."""
+        """Returns the array as numbers: a tuple for a 1-d array, a single number for a 0-d one."""
         if self.array is None:
             raise AssertionError("self.array is not None does not hold")
         array = self.array.astype(np.float64) if self.array.dtype.kind not in "iub" else self.array
@@ -94,7 +97,7 @@ def as_tensor(array: np.ndarray) -> Tensor:
     """Returns a tensor of our dtype, a Parameter if that is one of real numbers."""
     dtype = held_as(array.dtype.name)
     if array.dtype.kind == "u" and dtype == "int64":
-        array = array.astype(np.int64)  # of uint64 the same bits
+        array = array.astype(np.int64)  # uint64 keeps its bits
     return (Parameter if dtype in REAL else Tensor)(array, dtype=dtype)
 
 
@@ -104,13 +107,16 @@ class Builder:
     def __init__(self) -> None:
         self.graph = fx.Graph()
         self.attributes: dict[str, Any] = {}  # tensors, and modules of graphs that nodes hold
-        self.laid_out: dict[Any, list[fx.Node | None]] = {}  # weights of recurrent layers and of products of bytes, by what they are made of
+        # weights of recurrent layers and of products of bytes; key: the arrays that they are made of
+        self.laid_out: dict[Any, list[fx.Node | None]] = {}
         self._modules: set[str] = set()  # paths on the way to attributes
 
     # -- names -----------------------------------------------------------------------------------
 
     def path_of(self, name: str) -> str:
-        """A free attribute path like ``name``: its dots lead through modules, no step hides anything of theirs."""
+        """Returns a free attribute path like ``name``: its dots lead through modules, and no step
+        hides an attribute of theirs.
+        """
         steps = [re.sub(r"^_+", "", step) or "x" for step in name.split(".")]
         steps = [f"{step}_" if step in _RESERVED else step for step in steps]
         path, number = ".".join(steps), 0
@@ -146,7 +152,9 @@ class Builder:
         return operand.node if is_so else self.call(F.reshape, operand.node, shape)
 
     def made(self, operand: Operand) -> fx.Node:
-        """As `tensor`, but what is known is made in each call, and is no tensor of the module, whose value a symbolic trace could not read."""
+        """Returns a tensor; a known value is made in each call. Unlike `tensor` it adds no tensor
+        to the module: a symbolic trace could not read its value.
+        """
         if operand.array is None:
             return self.tensor(operand)
         return self.call(constant, operand.array.tolist(), held_as(operand.array.dtype.name), name=operand.name)
@@ -159,7 +167,7 @@ class Builder:
         return self.graph.call_function(function, args, kwargs)
 
     def module(self) -> fx.GraphModule:
-        """The finished module, without what only shape arithmetic read."""
+        """Returns the finished module, without tensors that only shape arithmetic reads."""
         self.graph.eliminate_dead_code()
         return fx.GraphModule(self.attributes, self.graph, "OnnxModel")
 

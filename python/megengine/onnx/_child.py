@@ -13,12 +13,14 @@ import onnx.version_converter
 
 
 def upgrade(model: onnx.ModelProto, opset: str) -> onnx.ModelProto:
-    """To a newer opset."""
+    """Converts a model to a newer opset."""
     return onnx.version_converter.convert_version(model, int(opset))
 
 
 def inline(model: onnx.ModelProto, *ops: str) -> onnx.ModelProto:
-    """Functions of the model replaced by their nodes, and ``ops``, DOMAIN:OP each, by those by which ONNX defines them."""
+    """Replaces functions of the model by their nodes, and ``ops``, each DOMAIN:OP, by the nodes
+    that define them in ONNX.
+    """
     if not ops:
         return onnx.inliner.inline_local_functions(model)
     named = [(domain, op) for domain, _, op in (text.rpartition(":") for text in ops)]
@@ -30,7 +32,9 @@ def inline(model: onnx.ModelProto, *ops: str) -> onnx.ModelProto:
 
 
 def add_defaults(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """The inliner leaves references to attributes that a node does not have."""
+    """Adds default attributes, because the inliner leaves references to attributes that a node
+    lacks.
+    """
     given = {attribute.name for attribute in node.attribute}
     opset = max(entry.version for entry in model.opset_import if entry.domain in (node.domain, node.domain or "ai.onnx"))
     for name, row in onnx.defs.get_schema(node.op_type, opset, node.domain).attributes.items():

@@ -1,4 +1,4 @@
-"""Rewriting a recording before it is written, where several of our ops are one of ONNX's, or none.
+"""Rewrites a recording before it is written: several of our ops may be one of ONNX's, or none.
 
 Each rule looks at one node and those that make its operands, and gives the node that stands for them all.
 """
@@ -14,7 +14,7 @@ from ._recorded import Node, Recording
 
 
 class Makers:
-    """Who makes a value, and whether it is read but once."""
+    """Tells which node makes a value, and whether only one node reads it."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -31,7 +31,7 @@ class Makers:
         return self.recording.types[value][1]
 
     def array(self, value: int) -> np.ndarray | None:
-        """What a constant holds; None for a value that is computed."""
+        """Returns the array of a constant; None for a value that is computed."""
         if value in self.recording.constants:
             return self.recording.constants[value].numpy()
         node = self._makers.get(value)
@@ -45,14 +45,14 @@ class Makers:
         return float(array.reshape(())) if array is not None and array.size == 1 else None
 
     def replace(self, old: Node, new: Node) -> None:
-        """``new`` has the results of ``old``."""
+        """Gives ``new`` the results of ``old``."""
         self._makers.update(dict.fromkeys(new.outputs, new))
         self._uses.subtract(old.inputs)
         self._uses.update(new.inputs)
 
 
 Rule = Callable[[Makers, Node], Node | None]
-RULES: dict[str, list[Rule]] = {}  # by the op of the last node
+RULES: dict[str, list[Rule]] = {}  # op of the last node -> its rules
 
 
 def rule(op: str) -> Callable[[Rule], Rule]:
@@ -67,7 +67,9 @@ def rule(op: str) -> Callable[[Rule], Rule]:
 
 @rule("add")
 def _biased(makers: Makers, add: Node) -> Node | None:
-    """A convolution or a product of two matrices, and the addition of a bias along its channels or columns."""
+    """Joins a convolution or a product of two matrices with the addition of a bias along its
+    channels or columns.
+    """
     for product, bias in (add.inputs, add.inputs[::-1]):
         if bias not in makers.recording.constants or makers.shape(product) != makers.shape(add.outputs[0]):
             continue
@@ -83,10 +85,12 @@ def _biased(makers: Makers, add: Node) -> Node | None:
 
 
 def _give_constants(recording: Recording, node: Node) -> None:
-    """Constants that the graphs of a node read from outside become theirs: rules ask for what is constant."""
+    """Copies constants that the graphs of a node read from outside into these graphs, where rules
+    look for constants.
+    """
     given = [place for place in range(node.own_inputs, len(node.inputs)) if node.inputs[place] in recording.constants]
     for held in node.graphs:
-        before = len(node.inputs) - len(held.inputs)  # of cond, which its graphs do not take
+        before = len(node.inputs) - len(held.inputs)  # cond's graphs do not take its condition
         for place in given:
             outside, inside = node.inputs[place], held.inputs[place - before]
             held.constants[inside], held.names[inside] = recording.constants[outside], recording.names[outside]

@@ -1,4 +1,6 @@
-"""Nodes that hold graphs: If, Loop, Scan. Each graph becomes a module that takes what it reads from outside as further inputs."""
+"""Nodes that hold graphs: If, Loop, Scan. Each graph becomes a module; values that it reads from
+outside are further inputs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from .functions import loops
 if TYPE_CHECKING:
     from ._load import Loader
 
-_LARGEST_COUNT = 2**31 - 1  # as many trips as that are no bound
+_LARGEST_COUNT = 2**31 - 1  # this many trips count as unbounded
 
 
 def held_graphs(node: Any) -> dict[str, Any]:
@@ -53,7 +55,7 @@ class Holder:
             self._outside[name] = loader.values[name]
 
     def needed(self, first: int = 0) -> list[Operand]:
-        """The inputs from a place on. OnnxError for one that is left out."""
+        """Returns the inputs from a place on. OnnxError for one that is missing."""
         found = [operand for operand in self.inputs[first:] if operand is not None]
         if len(found) < len(self.inputs[first:]):
             raise OnnxError(f"{self.what} lacks an input")
@@ -65,17 +67,23 @@ class Holder:
 
     @property
     def outside(self) -> list[fx.Node]:
-        """What the graphs read from outside; small constants they hold themselves."""
+        """Returns what the graphs read from outside, without small constants, which they hold
+        themselves.
+        """
         return self.tensors(operand for operand in self._outside.values() if not operand.is_small)
 
     def are_tensors(self) -> list[bool]:
-        """Says of each result that the graphs tell of whether it is a tensor; else it is a sequence, or an optional value."""
+        """Returns for each result of the graphs whether it is a tensor; others are sequences, or
+        optional values.
+        """
         graph = next(iter(self.graphs.values()))
         found = [not (info.type.HasField("sequence_type") or info.type.HasField("optional_type")) for info in graph.output]
         return found[1:] if self.node.op_type == "Loop" else found
 
     def check_counts(self, graph: Any, inputs: int, outputs: int) -> None:
-        """OnnxError unless the graph has that many inputs, and that many results; those of a loop may be more."""
+        """Raises OnnxError unless the graph has that many inputs, and that many results; those of a
+        loop may be more.
+        """
         found = len(graph.output)
         if len(graph.input) != inputs or found < outputs or (found > outputs and self.node.op_type == "If"):
             raise OnnxError(
@@ -84,11 +92,14 @@ class Holder:
             )
 
     def load(self, name: str, given: Sequence[Any] = (), states: Sequence[Operand] = ()) -> Loader:
-        """Returns what is made of a graph. given: values for each of its own inputs, as `Probes.of` gives them. states: what its last inputs are first."""
+        """Returns what is made of a graph. given: values for each of its own inputs, as `Probes.of`
+        gives them. states: the first values of its last inputs.
+        """
         return self.loader.held(self.graphs[name], given, self._outside, states)
 
     def check_states(self, inner: Loader, states: Sequence[Operand], first: int, may_change: bool = False) -> bool:
-        """OnnxError for a state that a trip returns, from its output ``first`` on, in another type. may_change: its shape.
+        """Raises OnnxError for a state that a trip returns, from its output ``first`` on, in
+        another type. may_change: whether its shape may differ.
 
         Tells whether all states stay tensors of the types that they are.
         """
@@ -107,7 +118,9 @@ class Holder:
         return stay
 
     def module(self, name: str, inner: Loader) -> fx.Node:
-        """The node that gives a graph as a module. ValueError where some of it, which is listed, has no counterpart."""
+        """The node that gives a graph as a module. ValueError, with a list, if some of its nodes
+        have no counterpart.
+        """
         if self.loader.problems:
             raise ValueError
         builder = self.loader.builder
@@ -126,7 +139,9 @@ def _holds_graphs(op: str) -> Callable[..., Any]:
 
 @_holds_graphs("If")
 def _if(holder: Holder) -> fx.Node:
-    """The condition is not known, else the nodes of a branch had taken the place of the node."""
+    """Converts an If whose condition is not known; otherwise the nodes of a branch have replaced
+    it.
+    """
     call = holder.loader.builder.call
     given = holder.needed()
     (condition,) = holder.tensors(given)
@@ -160,7 +175,9 @@ def _scan(holder: Holder) -> fx.Node:
 
 @_holds_graphs("Loop")
 def _loop(holder: Holder) -> fx.Node:
-    """A scan where the trips can be counted before, else a while_loop, if states keep their types and nothing is stacked by it."""
+    """Converts a Loop: to a scan if the number of trips is known before, else to a while_loop if
+    states keep their types and nothing is stacked.
+    """
     probes, call = holder.loader.probes, holder.loader.builder.call
     trips, condition = [*holder.inputs, None, None][:2]
     states, graph = holder.needed(2), holder.graphs["body"]

@@ -1,4 +1,5 @@
-"""Open extents in an export. The model is recorded at several sizes; what differs between the recordings depends on them.
+"""Open extents in an export. The model is recorded at several sizes; numbers that differ between
+the recordings depend on them.
 
 An attribute or an extent follows the sizes as coefficient * (product of some of them) + offset. That is fitted to recordings in
 each of which one size is another, and checked on one in which all are. Where it does not hold, the model cannot be
@@ -20,7 +21,9 @@ from ._recorded import Node, Recording
 
 @dataclass(frozen=True)
 class Dim:
-    """coefficient * product of symbols + offset. No number: what needs one cannot be exported with open axes."""
+    """An extent: coefficient * product of symbols + offset. It is no number: ops that need one
+    cannot be exported with open axes.
+    """
 
     symbols: tuple[str, ...]
     coefficient: int = 1
@@ -35,7 +38,7 @@ class Dim:
         return f"{text}{self.offset:+d}" if self.offset else text
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """Its value for sizes of the symbols."""
+        """Returns its value for sizes of the symbols."""
         return self.coefficient * prod(sizes[symbol] for symbol in self.symbols) + self.offset
 
 
@@ -59,7 +62,9 @@ def open_axes(given: Mapping[str, Any] | None, names: Sequence[str], shapes: Seq
 
 
 def record_open(record_at: Callable[[list[tuple[int, ...]]], Recording], base: Recording, axes: OpenAxes) -> None:
-    """Makes Dims of what depends on the open axes in ``base``; record_at: shapes of the inputs -> a recording."""
+    """Makes Dims of the extents that depend on the open axes in ``base``. record_at: shapes of the
+    inputs -> a recording.
+    """
     shapes = [base.types[value][1] for value in base.inputs]
     sizes: dict[str, int] = {}
     for name, shape in zip(base.input_names, shapes, strict=True):

@@ -1,4 +1,4 @@
-"""Building an ONNX graph: names, constants, nodes. Knows no op of ours."""
+"""Builds an ONNX graph: names, constants, nodes. It knows no op of ours."""
 
 from __future__ import annotations
 
@@ -43,13 +43,15 @@ class Emitter:
 
     def __init__(self, recording: Recording, opset: int) -> None:
         self.recording, self.opset = recording, opset
-        self.problems: dict[str, list[str]] = {}  # what cannot be written, with the lines that use it
+        # op that cannot be written -> the lines that use it
+        self.problems: dict[str, list[str]] = {}
         self.nodes: list[Any] = []
         self.leading: list[Any] = []  # nodes that stand before all others
         self.initializers: list[Any] = []
-        self._names: dict[int, str] = {}  # by recorded value
+        self._names: dict[int, str] = {}  # recorded value -> its name
         self._taken: set[str] = set()
-        self._stored: dict[int, str] = {}  # by the id of a constant, which several graphs may read
+        # id of a constant, which several graphs may read -> its name
+        self._stored: dict[int, str] = {}
         self._constants: dict[tuple[Any, ...], str] = {}
         self._extents: dict[Dim, str] = {}
         self._model = recording  # the outermost one
@@ -60,7 +62,8 @@ class Emitter:
         self._taken.update(recording.output_names)
 
     def within(self, held: Recording, operands: Sequence[str]) -> Emitter:
-        """For a graph that the node being converted holds. It reads ``operands``, and whatever else has a name out here.
+        """Returns an emitter for a graph that the node being converted holds. The graph reads
+        ``operands`` and every name from outside.
 
         Constants, which all graphs of the model share, stay in the outermost one.
         """
@@ -70,13 +73,13 @@ class Emitter:
         return inner
 
     def local(self, word: str) -> str:
-        """A name for an input of such a graph."""
+        """Returns a name for an input of a graph that a node holds."""
         return self.fresh(f"{self._base}/{word}")
 
     # -- values ----------------------------------------------------------------------------------
 
     def fresh(self, wanted: str) -> str:
-        """A name that nothing has."""
+        """Returns a new name."""
         name, number = wanted, 0
         while name in self._taken:
             number += 1
@@ -111,7 +114,9 @@ class Emitter:
         return name
 
     def constant(self, value: ArrayLike, dtype: DTypeLike | None = None) -> str:
-        """A tensor that is not a parameter: a Constant, equal ones once; a large one is stored beside the parameters."""
+        """Returns a tensor that is not a parameter: a Constant, shared by equal ones; a large one
+        is stored beside the parameters.
+        """
         array = np.asarray(value, dtype)
         if array.size > 64:
             return self.initializer(array, f"{self._base or 'graph'}.constant")
@@ -130,7 +135,7 @@ class Emitter:
         return parts[0] if len(parts) == 1 else self._lead("Concat", *parts, axis=0)
 
     def _extent(self, dim: Dim) -> str:
-        """A Dim as an int64 tensor [1]."""
+        """Returns a Dim as an int64 tensor [1]."""
         if dim not in self._extents:
             factors = [self._size(symbol) for symbol in dim.symbols]
             if dim.coefficient != 1:
@@ -142,7 +147,7 @@ class Emitter:
         return self._extents[dim]
 
     def _size(self, symbol: str) -> str:
-        """What an open axis has, from an input that has it."""
+        """Returns the size of an open axis, read from an input that has it."""
         plain = Dim((symbol,))
         for value, name in zip(self._model.inputs, self._model.input_names, strict=True):
             shape: tuple[Any, ...] = self._model.types[value][1]  # some are Dims
@@ -152,7 +157,7 @@ class Emitter:
         raise KeyError(symbol)
 
     def _lead(self, op_type: str, *inputs: str, **attrs: Any) -> str:
-        """A node before all others; equal ones are made once."""
+        """Puts a node before all others; equal ones are made once."""
         key = (op_type, inputs, tuple(sorted(attrs.items())))
         if key not in self._constants:
             name = self._constants[key] = self.fresh(f"sizes/{op_type}")
@@ -195,13 +200,15 @@ class Emitter:
             self._names[value] = name
 
     def skip(self, node: Node) -> None:
-        """For a node that cannot be written: those behind it are looked at as well."""
+        """Skips a node that cannot be written, so that later nodes are checked as well."""
         self._names.update((value, self.fresh(node.op)) for value in node.outputs)
 
     # -- graphs ----------------------------------------------------------------------------------
 
     def graph(self, name: str, inputs: Sequence[tuple[str, Type]], outputs: Sequence[tuple[str, Type]]) -> Any:
-        """What has been written, as a graph that a node holds. Each output gets a node of its own, as runtimes demand."""
+        """Returns what has been written as a graph that a node holds. Each output gets its own
+        node, as runtimes demand.
+        """
         made = {output for proto in self.nodes for output in proto.output}
         results = []
         for output, kind in outputs:
@@ -247,7 +254,8 @@ def _info(name: str, kind: Type) -> Any:
 
 
 def _rename(nodes: Iterable[Any], renamed: Mapping[str, str]) -> None:
-    """Also in the graphs that they hold, which read names from outside."""
+    """Renames values in the nodes and in the graphs that these hold, which read names from outside.
+    """
     for proto in nodes:
         for names in (proto.input, proto.output):
             names[:] = [renamed.get(name, name) for name in names]

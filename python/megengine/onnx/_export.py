@@ -114,7 +114,9 @@ def export(
 
 
 def write(proto: Any, path: str | os.PathLike[str] | IO[bytes]) -> None:
-    """To a file; tensors go into a second one, ``<path>.data``, where one message could not hold them."""
+    """Writes a model to a file; tensors go into a second one, ``<path>.data``, if one message
+    cannot hold them.
+    """
     if hasattr(path, "write"):
         path.write(proto.SerializeToString())
         return

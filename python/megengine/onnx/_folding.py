@@ -30,13 +30,14 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
         return _extents(node, inputs[0].shape)
     if node.op_type not in OF_SIZES - {"Expand"} or not inputs:
         return None
-    places = {name: place for place, name in enumerate(node.input) if name}  # the last one, of an operand that stands twice
+    # the last place of an operand that stands twice
+    places = {name: place for place, name in enumerate(node.input) if name}
     feeds: dict[str, Any] = {name: _held(inputs[place], node.op_type, place) for name, place in places.items()}
     arrays = list(feeds.values())
     if any(array is None or array.size > MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):
         return None
     if any(o is not None and o.is_stored and o.array is not None and o.array.dtype.kind == "f" for o in inputs):
-        return None  # a parameter stays one
+        return None  # a parameter stays a parameter
     if not _stays_small(node.op_type, arrays):
         return None
     values = _evaluated(node, {name: np.ma.filled(array, 1) for name, array in feeds.items()}, opset)
@@ -101,7 +102,7 @@ def _constant(node: Any) -> list[np.ndarray] | None:
 
 
 def _extents(node: Any, shape: tuple[int | None, ...]) -> list[np.ndarray] | None:
-    """What Shape or Size gives."""
+    """Returns the result of Shape or Size."""
     if node.op_type == "Size":
         known = [extent for extent in shape if extent is not None]
         return None if len(known) < len(shape) else [np.asarray(math.prod(known), np.int64)]

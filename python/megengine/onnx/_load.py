@@ -80,7 +80,9 @@ def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.
 
 
 class Loader:
-    """What becomes of a graph: of the model, or of a node in it. problems: what cannot be loaded, of all graphs."""
+    """Converts a graph: that of the model, or one that a node holds. problems: what cannot be
+    loaded in all graphs.
+    """
 
     def __init__(self, graph: Any, opset: int, problems: dict[str, list[str]], runs: Sequence[Run]) -> None:
         self.graph, self.opset, self.problems = graph, opset, problems
@@ -89,7 +91,9 @@ class Loader:
         self.values: dict[str, Operand] = {}
 
     def load(self, given: list[Any], large: dict[str, Any]) -> fx.GraphModule:
-        """The model as a module. given: its inputs. large: its tensors that the graph has as inputs, too."""
+        """Returns the model as a module. given: its inputs. large: its tensors that are also inputs
+        of the graph.
+        """
         self._add_tensors([*self.graph.initializer, *large.values()])
 
         def probe(unknown: Tensor) -> None:
@@ -104,7 +108,9 @@ class Loader:
         return self.module()
 
     def held(self, graph: Any, given: Sequence[list[Any] | None], outside: Mapping[str, Operand], states: Sequence[Operand] = ()) -> Loader:
-        """A graph that a node holds, loaded. given: values of its own inputs (`Probes.of`), where they are known."""
+        """Loads a graph that a node holds. given: values of its own inputs (`Probes.of`), if they
+        are known.
+        """
         inner = Loader(graph, self.opset, self.problems, self.probes.runs)
         inner.probes.unknown = self.probes.unknown
         inner._add_tensors(graph.initializer)
@@ -127,7 +133,7 @@ class Loader:
         return self.builder.module()
 
     def result(self, name: str) -> Operand:
-        """What the graph has under the name of an output."""
+        """Returns the value under the name of an output."""
         if name not in self.values:
             raise OnnxError(f"load: nothing makes the output {name!r}")
         return self.values[name]
@@ -148,7 +154,7 @@ class Loader:
                 operand.hold(np.zeros(0, np.float32))
 
     def _add_all(self, inputs: list[Any]) -> None:
-        """Inputs and nodes. Runs inside a recording, so that probing computes nothing."""
+        """Adds inputs and nodes. It runs inside a recording, so that probing computes nothing."""
         for info in inputs:
             try:
                 dtype, element_type = dtype_of(_element_type(info.type)), info.type.tensor_type.elem_type
@@ -169,7 +175,7 @@ class Loader:
                 progress.update()
 
     def _take(self, operand: Operand, values: list[Any] | None) -> None:
-        """An input. values: as `Probes.of` gives them."""
+        """Takes an input. values: those of `Probes.of`."""
         name = re.sub(r"\W+", "_", operand.name).strip("_") or "x"
         operand.node = self.builder.graph.placeholder(name if name.isidentifier() else f"x_{name}")
         self.values[operand.name] = operand
@@ -214,9 +220,9 @@ class Loader:
         except OnnxError:
             raise
         except ValueError as error:
-            if str(error):  # else it is listed already
+            if str(error):  # otherwise it is listed already
                 self._lacks(str(error), where)
-            for name in node.output:  # so that the nodes behind it are looked at as well
+            for name in node.output:  # later nodes are checked as well
                 self.values[name] = Operand(name, self.builder.graph.placeholder("lacking"))
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             raise OnnxError(
@@ -230,7 +236,7 @@ class Loader:
             self.probes.describe(self.values[name])
 
     def _add_branch(self, node: Any, condition: bool) -> None:
-        """The nodes of the branch that a condition takes which is known."""
+        """Adds the nodes of the branch that a known condition takes."""
         branch = held_graphs(node)["then_branch" if condition else "else_branch"]
         self._add_tensors(branch.initializer)
         for inner in branch.node:
@@ -239,7 +245,7 @@ class Loader:
             self.values[name] = self.values[info.name]
 
     def _hold(self, names: list[str], arrays: list[np.ndarray]) -> bool:
-        """Notes what is known. Is it all?"""
+        """Notes known values; returns whether all are known."""
         is_all = True
         for name, array in zip(names, arrays, strict=False):
             if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
@@ -252,7 +258,8 @@ class Loader:
         op = application.op
         if op not in COUNTERPARTS:
             raise ValueError(op)
-        if op == "DFT" and self.opset < 20:  # from then on its axis is an input, or the last but one
+        # later opsets have the axis as an input, by default the last but one
+        if op == "DFT" and self.opset < 20:
             application.attrs.setdefault("axis", 1)
         simple = SIMPLE.get(op)
         made = simple(application) if simple is not None else None
@@ -266,7 +273,7 @@ class Loader:
             self.values[name].is_of_sizes = application.is_of_sizes
 
     def _name_results(self, node: Any, made: fx.Node, is_sequence: bool) -> None:
-        """is_sequence: also of one result."""
+        """Names the results. is_sequence: whether they are a sequence, even of one result."""
         if len(node.output) == 1 and not is_sequence:
             self.values[node.output[0]].node = made
         else:
@@ -276,7 +283,9 @@ class Loader:
 
 
 def _element_type(kind: Any) -> int:
-    """TensorProto's number of the tensors in a type: of a tensor, of a sequence, or of an optional value. ValueError for others."""
+    """Returns TensorProto's number of the tensors in a type: a tensor, a sequence, or an optional
+    value. ValueError for others.
+    """
     while not kind.HasField("tensor_type"):
         if not (kind.HasField("sequence_type") or kind.HasField("optional_type")):
             raise ValueError("inputs that are neither tensors nor sequences of them")
@@ -304,7 +313,9 @@ def _attributes(node: Any) -> dict[str, Any]:
 
 
 def _plain(value: int | float | bytes) -> Any:
-    """Texts as such; of floats the shortest number with the same float32, which is what the file holds."""
+    """Returns texts unchanged, and for a float the shortest number with the same float32, which the
+    file holds.
+    """
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return float(str(np.float32(value))) if isinstance(value, float) else value

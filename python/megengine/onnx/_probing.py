@@ -1,4 +1,4 @@
-"""Shapes and dtypes of values, by running the new nodes on placeholders while a model is loaded.
+"""Finds shapes and dtypes of values by running new nodes on placeholders while a model is loaded.
 
 An extent that a model leaves open has several sizes, one a run: a result's extent is known if it is equal in all runs that
 succeed. Models compute with sizes (min(n, 512), n % 3, n // m): open extents are also small, odd, and very large one after the other.
@@ -18,13 +18,15 @@ from ..tensor import Tensor
 from ._builder import Builder, Operand
 from .functions._table import without_values
 
-_SIZES = (64, 96, 1, 2, 7)  # two are multiples of 32: networks halve their images up to five times
+# two are multiples of 32, because networks halve images up to five times
+_SIZES = (64, 96, 1, 2, 7)
 _LARGE, _BESIDE, _MOST_LARGE = 2**12, 32, 4  # the first four open extents are large, once each, and the others small
-_MOST_ELEMENTS = 2**28  # functions that lay out places of a larger tensor would take long
+_MOST_ELEMENTS = 2**28  # larger ones would make functions that compute tables of places slow
 _MOST_STEPS = 512
-_LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split", "resize"})  # of Python, or tables, as long as an axis
+# these loop in Python, or make tables, as long as an axis
+_LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split", "resize"})
 
-_NO_DOUBLES = "does not compute float64"  # of errors
+_NO_DOUBLES = "does not compute float64"  # part of an error's text
 Run = Mapping[str, int]  # the sizes of open extents by their names
 
 
@@ -35,19 +37,19 @@ def _extents(info: Any) -> list[int | str]:
 
 
 def runs_for(inputs: Iterable[Any]) -> list[Run]:
-    """What to run for inputs of a model, ValueInfoProtos."""
+    """Returns the runs for inputs of a model, ValueInfoProtos."""
     names = list(dict.fromkeys(extent for info in inputs for extent in _extents(info) if isinstance(extent, str)))
     equal = [dict.fromkeys(names, size) for size in _SIZES]
     return [*equal, *({**dict.fromkeys(names, _BESIDE), name: _LARGE} for name in names[:_MOST_LARGE])]
 
 
 class Probes:
-    """What the nodes of a builder give for the placeholders: a value for each run, None for one that fails."""
+    """Runs the nodes of a builder on the placeholders: a value for each run, None if it fails."""
 
     def __init__(self, builder: Builder, runs: Sequence[Run]) -> None:
         self._builder, self.runs = builder, runs
         self.unknown = Tensor(0)  # a number that nobody can read, while a recording takes it as an argument
-        self.has_no_doubles = False  # does one of the nodes that ran compute no float64?
+        self.has_no_doubles = False  # whether one of the nodes that ran lacks float64
         self._values: dict[fx.Node, list[Any]] = {}
         self._last: fx.Node | None = None
 
@@ -62,20 +64,20 @@ class Probes:
     def _unread(self, shape: Sequence[int], dtype: Any) -> Tensor:
         return F.broadcast_to(self.unknown.astype(dtype), tuple(shape))
 
-    # Values of a node, or of what is made of it, for a graph that takes them; None where no run has one.
+    # Values of a node, or of a node made from it, for a graph that takes them; None if no run has one.
 
     def give(self, node: fx.Node, values: list[Any] | None) -> None:
-        """An input with such values."""
+        """Makes an input with such values."""
         if values is not None:
             self._values[node] = values
 
     def of(self, node: fx.Node) -> list[Any] | None:
-        """Its values."""
+        """Returns the values of an operand."""
         self.run_new_nodes()
         return self._values.get(node)
 
     def element_of(self, node: fx.Node, axis: int) -> list[Any] | None:
-        """Its slices along an axis."""
+        """Returns the slices of an operand along an axis."""
         values = self.of(node)
         return None if values is None else [self._element_of(value, axis) for value in values]
 
@@ -87,7 +89,7 @@ class Probes:
         return self._unread(shape, value.dtype)
 
     def scalar(self, dtype: str) -> list[Any]:
-        """A number that is not known."""
+        """Returns an unknown number."""
         return [self._unread((), dtype)] * len(self.runs)
 
     def run_new_nodes(self) -> None:
@@ -118,7 +120,8 @@ class Probes:
             function: Any = node.target
             with without_values():
                 return function(*args, **kwargs)
-        except Exception as error:  # it reads values, or does not fit: running the model tells
+        # it reads values, or shapes do not fit, which running the model will tell
+        except Exception as error:
             if _NO_DOUBLES in str(error):
                 self.has_no_doubles = True
             return None

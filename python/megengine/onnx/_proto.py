@@ -1,4 +1,4 @@
-"""What both directions share: the optional package ``onnx``, dtypes, the error."""
+"""Parts of import and export alike: the optional package ``onnx``, dtypes, the error."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ class OnnxError(ValueError):
 
 
 def need_no_recording(what: str) -> None:
-    """RuntimeError inside a traced function or a GradManager's block, where nothing else can be recorded."""
+    """Raises RuntimeError inside a traced function or a GradManager's block, where nothing else can
+    be recorded.
+    """
     if _core.is_tracing() or _core.open_tapes():
         raise RuntimeError(f"{what}: not possible inside a traced function or a GradManager's block\n  fix: call it before")
 
 
 @functools.cache
 def onnx() -> ModuleType:
-    """The package, with what is used of it. ImportError that tells how to install it."""
+    """Returns the package with the modules that are used. ImportError that tells how to install it.
+    """
     try:
         import onnx
         import onnx.helper

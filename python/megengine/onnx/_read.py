@@ -1,6 +1,7 @@
-"""From a file or proto to a model that is safe to convert: checked, its tensors in memory, its ops those of opset 13 and up.
+"""Reads a file or proto as a model that is safe to convert: checked, its tensors in memory, its ops
+those of opset 13 and up.
 
-Nothing that a file says of sizes or places is believed before it is compared with what is there.
+Sizes and places in a file are checked against its content before they are used.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def read(source: Any) -> tuple[Any, dict[str, Any]]:
     """The model of a path, an open binary file, bytes or a ModelProto, and its large tensors by name.
 
     These are inputs of the returned model: the package's tools write and parse what they are given, up to 2 GB.
-    OnnxError for what is unsound.
+    OnnxError for an unsound model.
     """
     folder = None
     if isinstance(source, onnx().ModelProto):
@@ -47,7 +48,7 @@ def read(source: Any) -> tuple[Any, dict[str, Any]]:
         for info in bare:  # the checker wants a shape, any
             info.type.tensor_type.shape.SetInParent()
         onnx().checker.check_model(model)
-    except Exception as error:  # the checker raises its own class, and others for what it does not expect
+    except Exception as error:  # the checker raises its own class, and others for unexpected input
         raise OnnxError(f"load: the model is not sound\n  why: {error}") from None
     for info in bare:
         info.type.tensor_type.ClearField("shape")
@@ -55,7 +56,7 @@ def read(source: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _is_bare(info: Any) -> bool:
-    """A tensor of which nothing says how many axes it has."""
+    """Whether the number of a tensor's axes is unknown."""
     return info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape")
 
 
@@ -116,7 +117,9 @@ def _tensors(model: Any) -> Iterator[Any]:
 
 
 def _check_tensor(tensor: Any, folder: str | None) -> None:
-    """OnnxError unless the tensor holds as many bytes as its shape asks for; what lies in another file is fetched."""
+    """Raises OnnxError unless the tensor holds as many bytes as its shape asks for; what lies in
+    another file is fetched.
+    """
     what = f"load: tensor {tensor.name!r}"
     if any(extent < 0 for extent in tensor.dims):
         raise OnnxError(f"{what} has the shape {list(tensor.dims)}")
@@ -168,7 +171,9 @@ def _fetch(tensor: Any, folder: str | None, needed: int, what: str) -> None:
 
 
 def _with_tool(model: Any, tool: str, *arguments: str) -> Any:
-    """What a tool of the package makes of the model (_child.py). OnnxError when it fails, crashes or takes too long."""
+    """Runs a tool of the package on the model (_child.py). OnnxError if it fails, crashes or takes
+    too long.
+    """
     command = [sys.executable, "-P", os.path.join(os.path.dirname(__file__), "_child.py"), tool, *arguments]
     try:
         done = subprocess.run(command, input=model.SerializeToString(), capture_output=True, timeout=_TOOL_SECONDS)
@@ -194,7 +199,9 @@ def _modernized(model: Any) -> Any:
 
 
 def expanded(model: Any, known: Container[str]) -> Any:
-    """The model with operators that are not ``known`` replaced by the nodes by which ONNX defines them, where it does."""
+    """Replaces operators that are not ``known`` by the nodes that define them in ONNX, if there are
+    such.
+    """
     done: set[tuple[str, str]] = set()
     while True:
         used = {(own_domain(node), node.op_type) for node in model.graph.node if name_of(node) not in known}

@@ -1,4 +1,4 @@
-"""What a recording has seen, as plain Python: nodes, values, names. In: a function and its arguments."""
+"""A recording as plain Python: nodes, values, names. In: a function and its arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Node:
 
     @property
     def own_inputs(self) -> int:
-        """How many inputs stand before those that its graphs read from outside."""
+        """The number of inputs before those that its graphs read from outside."""
         if self.op == "scan":
             return int(self.attrs["carries"] + self.attrs["slices"])
         return len(self.outputs) if self.op == "while_loop" else 1
@@ -55,10 +55,10 @@ class Recording:
     outputs: list[int]
     output_names: list[str]
     constants: dict[int, Tensor]
-    scales: dict[int, float] = field(default_factory=dict)  # of constants that are quantized
+    scales: dict[int, float] = field(default_factory=dict)  # scales of quantized constants
 
     def as_vector(self, value: int) -> int:
-        """A constant as a 1-d one under the same name, which the first one gives up."""
+        """Returns a constant as a 1-d one, which takes over its name."""
         dtype, shape = self.types[value]
         if len(shape) == 1:
             return value
@@ -105,7 +105,7 @@ def record(
         for tensor, value in held:
             tensor._reset(value)
     version = recorder._version_to_dump()
-    results: Any = recorder._results  # there are, when there is a version
+    results: Any = recorder._results  # there is a version, so it is not None
     parameters = [("", name) for name in _parameter_names(function, places)]
     made = version.export_model(
         input_names(parameters, input_names_given), results.names(output_names), False, False, 2, True, True
@@ -137,7 +137,9 @@ def _tensors_of(function: Callable[..., Any]) -> list[Tensor]:
 
 
 def _name_outputs(recording: Recording, are_given: bool) -> None:
-    """A result that is an argument as it is gets a name of its own: in a file of ONNX a name is one value."""
+    """Gives a result that is an unchanged argument a name of its own: in an ONNX file a name is one
+    value.
+    """
     taken = {*recording.input_names, *recording.output_names}
     for place, name in enumerate(recording.output_names):
         if name not in recording.input_names:
@@ -161,7 +163,7 @@ def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> Non
         if recording.names[value] or key not in free:
             continue
         held = constant.numpy()
-        if held.min() == held.max():  # fresh biases and the like: anybody's
+        if held.min() == held.max():  # fresh biases and the like, which may have any name
             continue
         match = next((row for row in free[key] if row[1].numpy().tobytes() == held.tobytes()), None)
         if match is not None:
@@ -178,7 +180,7 @@ def resized(args: object, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
 
 
 def _parameter_names(function: Callable[..., Any], places: list[int]) -> list[str]:
-    """The names of the positional parameters at ``places``; "" where they cannot be told."""
+    """Returns the names of the positional parameters at ``places``; "" if unknown."""
     of_graph = getattr(function, "_input_names", None)  # a traced module, whose forward takes anything
     if of_graph is not None:
         return [of_graph()[place] for place in places]
@@ -193,7 +195,7 @@ def _parameter_names(function: Callable[..., Any], places: list[int]) -> list[st
 
 
 def _from_model(model: _core.Model, line: str = "") -> Recording:
-    """line: of nodes that have none."""
+    """line: the line given to nodes that have none."""
     nodes, inputs, constants = [], {}, {}
     for row in model.nodes:
         if row["op"] == "input":
@@ -212,7 +214,7 @@ def _from_model(model: _core.Model, line: str = "") -> Recording:
 
 
 def _restore_scalars(recording: Recording, tensors: list[Tensor], results: list[Tensor]) -> None:
-    """Dumped models have vectors of one element for 0-d inputs and results; ONNX has 0-d tensors."""
+    """Restores 0-d inputs and results, which are vectors of one element in dumped models."""
     scalars = [value for value, tensor in zip(recording.inputs, tensors, strict=True) if tensor.ndim == 0]
     if not scalars:
         return
@@ -226,7 +228,7 @@ def _restore_scalars(recording: Recording, tensors: list[Tensor], results: list[
 
 
 def refuse(problems: dict[str, list[str]]) -> None:
-    """OnnxError that lists every op that has no form in ONNX, with the lines that use it."""
+    """Raises OnnxError that lists every op that has no form in ONNX, with the lines that use it."""
     if not problems:
         return
     text = "export: these operations cannot be written as ONNX"

@@ -1,5 +1,6 @@
-"""Nodes that are functions of `megengine.functional` as they stand. What is not here, or returns None, is a call of the
-counterpart in `megengine.onnx.functions`."""
+"""Nodes that are functions of `megengine.functional` as they stand. Other operators, and those for
+which the function here returns None, are calls of counterparts in `megengine.onnx.functions`.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class Application:
         return self.inputs[place] if place < len(self.inputs) else None
 
     def known(self, place: int) -> Any:
-        """The numbers of an operand; None where there is none, ``...`` where they are not known yet."""
+        """The numbers of an operand; None if there is none, ``...`` where they are not known yet."""
         operand = self.input(place)
         if operand is None:
             return None
@@ -59,7 +60,7 @@ class Application:
 
     @cached_property
     def is_of_sizes(self) -> bool:
-        """Does the result follow from extents and constants alone?"""
+        """Whether the result follows from extents and constants alone."""
         if self.op in ("Shape", "Size"):
             return True
         if self.op not in OF_SIZES:
@@ -84,7 +85,7 @@ class Application:
 
     @property
     def gives_tensors(self) -> bool:
-        """Else results are sequences, or optional values."""
+        """Whether results are tensors; otherwise they are sequences, or optional values."""
         if self.op in ("Identity", "OptionalGetElement"):
             return bool(self.inputs[0].is_tensor)
         return self.op not in _GIVING_OTHERS
@@ -103,7 +104,7 @@ class Application:
         return self.builder.call(function, *args, name=self.node.output[0] if is_one else "", **kwargs)
 
     def gives_several(self) -> bool:
-        """Does the counterpart return a sequence even when one result is wanted?"""
+        """Whether the counterpart returns a sequence even if one result is wanted."""
         return self.op in _SEQUENCES
 
     def number_or_tensor(self, place: int) -> Any:
@@ -203,14 +204,14 @@ def _cast(a: Application) -> Operand | fx.Node | None:
 
 @simple("CastLike")
 def _cast_like(a: Application) -> fx.Node | None:
-    """The dtype of narrow numbers is known while a model is loaded only."""
+    """Converts CastLike; the dtype of narrow numbers is known only while a model is loaded."""
     like = a.inputs[1].narrow
     return a.call(cast, a.tensor(0), to=like, **a.attrs) if like else None
 
 
 @simple("QuantizeLinear")
 def _quantize_linear(a: Application) -> None:
-    """What the zero point is of, the result is of."""
+    """Gives the result the dtype of the zero point."""
     if len(a.inputs) > 2 and a.inputs[2] is not None and a.inputs[2].narrow:
         a.attrs["output_dtype"] = a.inputs[2].narrow
 
@@ -234,7 +235,7 @@ def _is_full(values: Any) -> bool:
 
 @simple("Reshape")
 def _reshape(a: Application) -> fx.Node | None:
-    """Extents of 0 are those of the operand."""
+    """Converts Reshape; extents of 0 are those of the operand."""
     shape = _target_shape(a.inputs[1])
     if shape is None or 0 in (a.inputs[0].shape or ()):
         return None
@@ -280,7 +281,7 @@ def _one_axis(a: Application) -> fx.Node | None:
 
 @simple("Slice")
 def _slice(a: Application) -> fx.Node | None:
-    """As Python writes it, where steps are forward ones."""
+    """Slices as Python does if all steps are positive."""
     starts, ends, axes, steps = (a.known(place) for place in range(1, 5))
     shape = a.inputs[0].shape
     if ... in (starts, ends, axes, steps) or shape is None:
@@ -305,7 +306,7 @@ def _slice(a: Application) -> fx.Node | None:
 @simple("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
 def _reduce(a: Application) -> fx.Node | None:
     axes = a.attrs.get("axes", a.known(1))
-    if not _is_full(axes) or a.inputs[0].dtype != "float32":  # of which the mean is one too
+    if not _is_full(axes) or a.inputs[0].dtype != "float32":  # the mean of no elements must be NaN
         return None
     function = {"ReduceMean": F.mean, "ReduceSum": F.sum, "ReduceMax": F.max, "ReduceMin": F.min}[a.node.op_type]
     return a.call(function, a.tensor(0), axis=tuple(axes), keepdims=bool(a.attrs.get("keepdims", 1)))
@@ -315,7 +316,7 @@ def _reduce(a: Application) -> fx.Node | None:
 
 
 def _even_padding(a: Application, dims: int) -> tuple[int, ...] | None:
-    """The padding of an axis when both sides have as much."""
+    """Returns the padding of an axis if both sides have the same."""
     pads = tuple(a.attrs.get("pads", (0,) * 2 * dims))
     is_even = a.attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID") and pads[:dims] == pads[dims:]
     return pads[:dims] if is_even and min(pads, default=0) >= 0 else None
@@ -323,7 +324,9 @@ def _even_padding(a: Application, dims: int) -> tuple[int, ...] | None:
 
 @simple("Conv")
 def _conv(a: Application) -> fx.Node | None:
-    """Weights of groups have them as their first axis here, biases the axes of the result."""
+    """Converts Conv; here weights of groups have a leading axis for these, and biases the axes of
+    the result.
+    """
     w, bias, groups = a.inputs[1], a.input(2), a.attrs.get("group", 1)
     dims = len(w.shape or ()) - 2
     padding = _even_padding(a, dims) if 1 <= dims <= 3 else None
@@ -338,14 +341,16 @@ def _conv(a: Application) -> fx.Node | None:
 
 
 def _window(values: Any) -> Any:
-    """One number for one axis."""
+    """Returns one number for one axis."""
     values = tuple(values)
     return values[0] if len(values) == 1 else values
 
 
 @simple("RNN", "GRU", "LSTM")
 def _recurrent(a: Application) -> fx.Node | None:
-    """Constant weights are stored as one op a direction takes them."""
+    """Converts recurrent layers; constant weights are stored in the form of our op, once for each
+    direction.
+    """
     op, (w, r, b) = a.node.op_type, (a.input(place) for place in (1, 2, 3))
     directions = 2 if a.attrs.get("direction") == "bidirectional" else 1
     modes = [recurrent.mode_of(op, number, **a.attrs) for number in range(directions)]
@@ -360,18 +365,18 @@ def _recurrent(a: Application) -> fx.Node | None:
 
 
 def _have_full_length(a: Application) -> bool:
-    """Is it known of all sequences of a batch?"""
+    """Whether all sequences of a batch are known to have full length."""
     lengths, shape = a.input(4), a.inputs[0].shape or (None, None)
     times = shape[1 if a.attrs.get("layout") else 0]
     return lengths is None or (lengths.array is not None and times is not None and bool((lengths.array >= times).all()))
 
 
 def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b: Operand | None) -> list[fx.Node | None]:
-    """Weights and biases of a direction, stored once for all nodes that share them."""
+    """Stores weights and biases of a direction, once for all nodes that share them."""
     key = (op, number, w.name, r.name, b and b.name)
     if key not in builder.laid_out:
         arrays = list(recurrent.laid_out(op, number, w.array, r.array, b and b.array, np.concatenate))
-        if op != "GRU" and b is not None:  # which adds the two
+        if op != "GRU" and b is not None:  # other cells add both biases
             arrays[2:] = [arrays[2] + arrays[3], None]
         names = [w.name, r.name, *((b.name, f"{b.name}_hidden") if b is not None else ("", ""))]
         names = [f"{name}_reverse" if number else name for name in names]
@@ -381,7 +386,9 @@ def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b:
 
 @simple("com.microsoft.DynamicQuantizeLSTM")
 def _recurrent_of_8_bits(a: Application) -> fx.Node | None:
-    """Constant weights are stored as real numbers, which no call has to make."""
+    """Converts recurrent layers of 8 bits; constant weights are stored as real numbers, so that no
+    call converts them.
+    """
     known = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
     if any(array is None for array in known):
         return None

@@ -1,4 +1,4 @@
-"""How each op of ours is written in ONNX: element-wise ops, reductions, and the table of all."""
+"""Writes ops in ONNX: element-wise ops, reductions, and the table of all converters."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def operands(emit: Emitter, call: Call, dtype: Any) -> list[str]:
 
 
 def calculated(emit: Emitter, call: Call, compute: Callable[..., str]) -> str:
-    """``compute`` of the operands in the dtype of the result; 8 and 16 bit integers and truths are computed in int32, and wrap or are true where not 0."""
+    """Computes in the dtype of the result; 8 and 16 bit integers and bools are computed in int32,
+    and then wrap or become true if not 0.
+    """
     if call.dtype.name in _NARROW:
         return emit.cast(compute(*operands(emit, call, np.int32)), call.dtype)
     return compute(*operands(emit, call, call.dtype))
@@ -161,7 +163,7 @@ Number = Callable[[float], str]  # a scalar of the dtype in which a formula is c
 
 
 def formula(op: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """For a function (emit, number, *operands)."""
+    """Registers a function (emit, number, *operands) as the converter of an element-wise op."""
 
     def put(compute: Callable[..., str]) -> Callable[..., str]:
         def converter(emit: Emitter, call: Call) -> str:
@@ -247,7 +249,7 @@ def _truncated(emit: Emitter, x: str) -> str:
 
 
 def _rounding(rounded: Callable[[Emitter, Callable[..., Any], str], str]) -> Converter:
-    """Integers are whole already."""
+    """Rounds floats, and leaves integers as they are."""
 
     def converter(emit: Emitter, call: Call) -> str:
         if call.dtype.kind in "iub":
@@ -270,7 +272,9 @@ CONVERTERS["round"] = _rounding(_half_away)
 
 
 def _floor_quotient(emit: Emitter, x: str, y: str, dtype: Any) -> str:
-    """Integers: ONNX rounds quotients towards 0, and two of them stop the program: x / 0, which is 0 here, and the least number / -1, which wraps."""
+    """Writes floor division of integers. ONNX rounds quotients towards 0, and two stop the program:
+    x / 0, which is 0 here, and the least number / -1, which wraps.
+    """
     zero, one = (emit.constant(each, dtype) for each in (0, 1))
     by_zero, by_less = emit("Equal", y, zero), emit("Equal", y, emit.constant(-1, dtype))
     safe = emit("Where", emit("Or", by_zero, by_less), one, y)
@@ -297,7 +301,7 @@ def _mod(emit: Emitter, call: Call) -> str:
     def rest(x: str, y: str) -> str:
         if is_real(call.dtype):
             return emit("Mod", x, y, fmod=1)
-        # Here the rest of x / 0 is 0, which stops the program there; so does that of the least number by -1.
+        # The remainder of x / 0 is 0 here; in onnxruntime it stops the program, as that of the least number by -1.
         zero, one, less = (emit.constant(each, np.int32 if call.dtype.name in _NARROW else call.dtype) for each in (0, 1, -1))
         leaves_none = emit("Or", emit("Equal", y, zero), emit("Equal", y, less))
         return emit("Mod", x, emit("Where", leaves_none, one, y))
@@ -327,14 +331,16 @@ _REDUCTIONS = {
 @converts(*_REDUCTIONS)
 def _reduce(emit: Emitter, call: Call) -> str:
     dtype, shape = call.types[0]
-    if call.op == "reduce_mean" and not all(shape[axis] for axis in call.attrs["axes"]):  # there it is 0 of nothing, here 0 / 0
+    # ONNX's mean of nothing is 0, ours is 0 / 0
+    if call.op == "reduce_mean" and not all(shape[axis] for axis in call.attrs["axes"]):
         total = reduced(emit, "ReduceSum", emit.cast(call.inputs[0], call.dtype), call.attrs["axes"], call.attrs["keepdims"])
         return emit("Div", total, emit.constant(0, call.dtype))
     computed = np.dtype(np.int32) if call.dtype.name in _NARROW else call.dtype
     if call.op == "reduce_sum" and computed == np.int32:
-        computed = np.dtype(np.int64)  # runtimes saturate sums that are out of range, but casts wrap, as our sums do
+        # runtimes saturate sums out of range; casts wrap, like our sums
+        computed = np.dtype(np.int64)
     if call.op == "reduce_mean" and dtype.kind in "biu":
-        computed = np.dtype(np.float64)  # as our means add integers
+        computed = np.dtype(np.float64)  # our means add integers in it
     x = call.inputs[0] if dtype == computed else emit.cast(call.inputs[0], computed)
     y = reduced(emit, _REDUCTIONS[call.op], x, call.attrs["axes"], call.attrs["keepdims"])
     return y if computed == call.dtype else emit.cast(y, call.dtype)

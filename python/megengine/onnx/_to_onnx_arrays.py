@@ -1,4 +1,4 @@
-"""How ops that move elements are written in ONNX: shapes, slices, indices."""
+"""Writes ops that move elements in ONNX: shapes, slices, indices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TO_THE_FRONT = -(2**31)  # an end that lies before the first element
 
 @converts("reshape")
 def _reshape(emit: Emitter, call: Call) -> str:
-    """One open extent is what is left."""
+    """Writes Reshape; one open extent may be -1."""
     is_open = [isinstance(extent, Dim) for extent in call.shape]
     if sum(is_open) == 1 and 0 not in call.shape:
         return emit("Reshape", call.inputs[0], emit.ints([-1 if o else n for o, n in zip(is_open, call.shape, strict=True)]))
@@ -56,7 +56,9 @@ def _slice(emit: Emitter, call: Call) -> str:
 
 
 def region(call: Call) -> np.ndarray:
-    """int64 [n, 1]: the places, in the flattened tensor, that begin, end and step of a write select."""
+    """Returns int64 [n, 1]: the places in the flattened tensor that begin, end and step of a write
+    select.
+    """
     shape = call.shape
     bounds = zip(call.attrs["begin"], call.attrs["end"], call.attrs["step"], strict=True)
     lines = [np.arange(begin, end, step) for begin, end, step in bounds]
@@ -117,7 +119,9 @@ def _one_hot(emit: Emitter, call: Call) -> str:
 
 
 def _indexed(emit: Emitter, call: Call, indices: list[str], shapes: list[tuple[int, ...]]) -> tuple[list[int], str]:
-    """The order of axes that puts the indexed ones first, and int64 [places..., k] as GatherND takes it."""
+    """Returns the order of axes that puts the indexed ones first, and int64 [places..., k] for
+    GatherND.
+    """
     axes = list(call.attrs["axes"])
     order = axes + [axis for axis in range(len(call.types[0][1])) if axis not in axes]
     places = np.broadcast_shapes(*shapes)
@@ -135,7 +139,9 @@ def _arranged(emit: Emitter, name: str, order: list[int]) -> str:
 
 
 def _place_of_results(call: Call, axes: tuple[int, ...], rank: int) -> int:
-    """Where the places' axes stand in the result: where the indexed ones stood if these are neighbours, else in front."""
+    """Returns the axis of the result at which the places' axes stand: the first indexed one if
+    these are neighbours, else 0.
+    """
     adjacent = all(b == a + 1 for a, b in zip(axes, axes[1:], strict=False))
     return axes[0] if adjacent else 0
 

@@ -1,7 +1,8 @@
 """Weights in blocks of 4 and 8 bits.
 
-From opset 21 on a product reads DequantizeLinear with a ``block_size``, which runtimes multiply by as it is. Before it,
-and for rows that are looked up, the blocks are decoded by simple operations.
+From opset 21 on a product reads DequantizeLinear with a ``block_size``, which runtimes multiply
+directly. For older opsets, and for rows that are looked up, the blocks are decoded by simple
+operations.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _FIRST_WITH_BLOCKS = 21  # opset
 
 @rule("dequantize_blocks")
 def _rows(makers: Makers, node: Node) -> Node | None:
-    """Rows of a table, or all of it."""
+    """Returns rows of a table, or all of it."""
     taken = makers.only(node.inputs[0], "index_get")
     table = taken.inputs[0] if taken and taken.attrs["axes"] == (0,) else node.inputs[0]
     blocks = makers.array(table)
@@ -52,7 +53,7 @@ def _split(attrs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stored(emit: Emitter, scales: np.ndarray, integers: np.ndarray, attrs: dict[str, Any]) -> tuple[str, str]:
-    """What `_decoded` reads; bytes of two integers stay as they are."""
+    """Returns the tensor that `_decoded` reads; bytes of two integers stay as they are."""
     whole = integers if attrs["bits"] == 4 else integers.view(np.int8)
     return emit.initializer(scales, f"{attrs['name']}.scales"), emit.initializer(whole, attrs["name"])
 

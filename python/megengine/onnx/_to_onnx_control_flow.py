@@ -1,6 +1,7 @@
-"""How ops that hold graphs are written: cond as If, while_loop as Loop, scan as Scan.
+"""Writes ops that hold graphs in ONNX: cond as If, while_loop as Loop, scan as Scan.
 
-What such a graph reads from outside are further operands of ours; in ONNX it reads them by their names.
+Values that such a graph reads from outside are further operands of ours; in ONNX it reads them by
+name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _written(emit: Emitter) -> list[str]:
 
 
 def _written_into(emit: Emitter, held: Recording, operands: Sequence[str]) -> str:
-    """The result of a graph, whose nodes become ones of ``emit``."""
+    """Writes the nodes of a graph into ``emit`` and returns its result."""
     inner = emit.within(held, operands)
     inner.nodes = emit.nodes
     return _written(inner)[0]
@@ -45,7 +46,7 @@ def _cond(emit: Emitter, call: Call) -> str | list[str]:
 
 @converts("while_loop")
 def _while_loop(emit: Emitter, call: Call) -> str | list[str]:
-    """ONNX asks once before the loop, and at the end of each trip."""
+    """Writes a Loop; ONNX tests the condition before the loop and at the end of each trip."""
     count = len(call.results)
     outside, condition = call.inputs[count:], call.attrs["condition"]
     first = _written_into(emit, condition, call.inputs)
@@ -77,7 +78,9 @@ def _scan(emit: Emitter, call: Call) -> str | list[str]:
 
 
 def _counted(emit: Emitter, call: Call, inner: Emitter, inputs: list[_Named], outputs: list[_Named]) -> str | list[str]:
-    """A scan without x: a Loop, whose trips have a direction only by where their results lie."""
+    """Writes a scan without x as a Loop; only the order of stacked results shows the direction of
+    its trips.
+    """
     trips, carries = call.attrs["trips"], call.attrs["carries"]
     inputs = [(emit.local("trip"), _COUNT), (emit.local("goes_on"), _FLAG), *inputs]
     always = emit.constant(True)

@@ -1,4 +1,4 @@
-"""How layers are written in ONNX: convolution, pooling, normalization, matrix products, quantized ops."""
+"""Writes layers in ONNX: convolution, pooling, normalization, matrix products, quantized ops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._to_onnx import converts, operands, reduced
 
 
 def window(call: Call) -> dict[str, Any]:
-    """strides, pads, dilations and group as ONNX has them."""
+    """Returns strides, pads, dilations and group in ONNX's form."""
     dims = len(call.shape) - 2
     spread: Callable[[str], list[int]] = lambda name: list(call.attrs[name]) * (dims if len(call.attrs[name]) == 1 else 1)  # noqa: E731
     return {
@@ -28,7 +28,7 @@ def window(call: Call) -> dict[str, Any]:
 
 @converts("conv")
 def _conv(emit: Emitter, call: Call) -> str:
-    """A third operand is a bias of shape [channels]."""
+    """Writes a convolution; a third operand is a bias of shape [channels]."""
     return emit("Conv", *call.inputs, **window(call), kernel_shape=list(call.types[1][1][2:]))
 
 
@@ -69,7 +69,9 @@ def _adaptive_pool(emit: Emitter, call: Call) -> str:
 
 
 def _parts_along(emit: Emitter, op_type: str, x: str, axis: int, extent: int, count: int) -> str:
-    """Part o of ``count`` covers [floor(o extent / count), ceil((o + 1) extent / count))."""
+    """Returns the parts of an axis: part o of ``count`` covers [floor(o extent / count), ceil((o +
+    1) extent / count)).
+    """
     parts = []
     for part in range(count):
         begin, end = part * extent // count, -(-(part + 1) * extent // count)
@@ -83,7 +85,9 @@ def _parts_along(emit: Emitter, op_type: str, x: str, axis: int, extent: int, co
 
 @converts("matmul")
 def _matmul(emit: Emitter, call: Call) -> str:
-    """A third operand is a bias of shape [columns]; both factors are matrices then."""
+    """Writes a product; a third operand is a bias of shape [columns], and then both factors are
+    matrices.
+    """
     flags = call.attrs["transpose_a"], call.attrs["transpose_b"]
     if len(call.inputs) == 3:
         return emit("Gemm", *call.inputs, transA=int(flags[0]), transB=int(flags[1]))
@@ -100,7 +104,9 @@ def _transposed(emit: Emitter, name: str, rank: int) -> str:
 
 @converts("conv_epilogue", "matmul_epilogue")
 def _epilogue(emit: Emitter, call: Call) -> str:
-    """A product, and the steps that the layers of ``optimize_for_inference`` do with it: runtime/ops/epilogue.h."""
+    """Writes a product with the steps that ``optimize_for_inference`` adds to it
+    (runtime/ops/epilogue.h).
+    """
     product = replace(call, inputs=call.inputs[:2], types=call.types[:2])
     y = (_conv if call.op == "conv_epilogue" else _matmul)(emit, product)
     operands_behind = iter(call.inputs[2:])
@@ -111,7 +117,9 @@ def _epilogue(emit: Emitter, call: Call) -> str:
 
 @converts("attention")
 def _attention(emit: Emitter, call: Call) -> list[str]:
-    """In parts: ONNX has an op for it only since opset 23. The softmax is float32, as ours."""
+    """Writes attention as simpler ops: ONNX has an op for it only since opset 23. The softmax is
+    float32, as ours.
+    """
     q, k, v = operands(emit, replace(call, inputs=call.inputs[:3], types=call.types[:3]), call.dtype)
     heads, key_heads = call.types[0][1][1], call.types[1][1][1]
     if heads != key_heads:
@@ -148,7 +156,9 @@ def _for_each_head(emit: Emitter, x: str, shape: Sequence[int], heads: int) -> s
 
 @converts("rnn", "lstm", "gru")
 def _recurrent(emit: Emitter, call: Call) -> list[str]:
-    """Step by step: ONNX's own layers multiply the inputs themselves, which is done here. h and, of lstm, c of all steps."""
+    """Writes a recurrent layer step by step, as ONNX's layers would multiply the inputs again.
+    Gives h, and for lstm c, of all steps.
+    """
     gates, weight, *state = operands(emit, call, call.dtype)
     bias = [state.pop()] if call.op == "gru" else []
     steps, hidden = call.shape[0], call.types[1][1][1]
@@ -210,7 +220,7 @@ def _layer_norm(emit: Emitter, call: Call) -> str:
 
 @converts("batch_norm")
 def _batch_norm(emit: Emitter, call: Call) -> list[str]:
-    """With the statistics of the batch: the result, their mean and their variance."""
+    """Normalizes by the statistics of the batch; gives the result, the mean and the variance."""
     rank, channels = len(call.shape), call.shape[1]
     axes = (0, *range(2, rank))
     x, scale, bias = operands(emit, call, np.float32)

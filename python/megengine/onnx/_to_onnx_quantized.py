@@ -1,7 +1,8 @@
 """Quantized models as QuantizeLinear and DequantizeLinear around operations on real numbers.
 
-In a recording a quantization is a chain of element-wise ops; the rules find such chains. Scales that the chains do not
-tell (of integer convolutions) follow from those of operands: the recorded factor is scale(x) scale(w) / scale(y).
+In a recording a quantization is a chain of element-wise ops; the rules find such chains. Scales
+that the chains lack (those of integer convolutions) follow from those of the operands: the recorded
+factor is scale(x) scale(w) / scale(y).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _STORED = {"int8": (-128, 127), "uint8": (0, 255)}
 
 @rule("cast")
 def _quantize(makers: Makers, cast: Node) -> Node | None:
-    """min(max(round(x / scale) + zero_point, low), high), as 8 bit integers."""
+    """Finds min(max(round(x / scale) + zero_point, low), high), as 8 bit integers."""
     if makers.recording.types[cast.outputs[0]][0].name not in _STORED:
         return None
     value = cast.inputs[0]
@@ -43,7 +44,7 @@ def _quantize(makers: Makers, cast: Node) -> Node | None:
 
 @rule("mul")
 def _dequantize(makers: Makers, mul: Node) -> Node | None:
-    """(q - zero_point) * scale, of 8 bit integers."""
+    """Computes (q - zero_point) * scale, of 8 bit integers."""
     shift = makers.only(mul.inputs[0], "sub")
     cast = shift and makers.only(shift.inputs[0], "cast")
     if not shift or not cast or makers.recording.types[cast.inputs[0]][0].name not in _STORED:
@@ -61,7 +62,9 @@ def _is_zero_point(number: float, dtype: np.dtype) -> bool:
 
 @rule("quantized_conv")
 def _with_scales(makers: Makers, conv: Node) -> Node | None:
-    """Its scales; where that of an operand is not known, 1 serves as well: the integers are the same."""
+    """Gives a node its scales; 1 serves for an operand whose scale is not known, as the integers
+    are the same.
+    """
     x, w, factor, shift = conv.inputs
     number, shifts = makers.number(factor), makers.array(shift)
     if number is None or shifts is None:
@@ -75,7 +78,7 @@ def _with_scales(makers: Makers, conv: Node) -> Node | None:
 @rule("reshape")
 @rule("transpose")
 def _moved(makers: Makers, node: Node) -> None:
-    """Moving elements keeps their scale."""
+    """Moves the scale along with elements."""
     scales = makers.recording.scales
     if node.inputs[0] in scales:
         scales[node.outputs[0]] = scales[node.inputs[0]]
@@ -83,7 +86,7 @@ def _moved(makers: Makers, node: Node) -> None:
 
 @rule("fake_quant")
 def _fake(makers: Makers, node: Node) -> Node | None:
-    """With known scale and zero point, of which each channel of a weight may have its own."""
+    """Returns the node with its scale and zero point as numbers; None if these are not known."""
     scale, zero_point = makers.array(node.inputs[1]), makers.array(node.inputs[2])
     if scale is None or zero_point is None or scale.size != 1 or zero_point.size != 1:
         return None
@@ -104,7 +107,9 @@ def _grid(emit: Emitter, scale: float, zero_point: float, dtype: Any) -> tuple[s
 
 
 def _quantized(emit: Emitter, x: str, attrs: dict[str, Any], dtype: Any) -> str:
-    """QuantizeLinear clips to what the dtype holds; a narrower range is clipped before it."""
+    """Writes QuantizeLinear, which clips to the range of the dtype; a narrower range is clipped
+    before it.
+    """
     scale, zero_point = attrs["scale"], attrs["zero_point"]
     if (attrs["low"], attrs["high"]) != _STORED[np.dtype(dtype).name]:
         bounds = [(attrs[side] - zero_point) * scale for side in ("low", "high")]
@@ -132,7 +137,9 @@ def _fake_quantize(emit: Emitter, call: Call) -> str:
 
 @converts("fake_quant")
 def _fake_quant(emit: Emitter, call: Call) -> str:
-    """Scales of several channels, or 16 bits: in real numbers, halves rounded to the even number."""
+    """Computes scales of several channels, or 16 bits, in real numbers; halves are rounded to the
+    even number.
+    """
     x, scale, zero_point = call.inputs[:3]
     shifted = emit("Add", emit("Round", emit("Div", x, scale)), zero_point)
     bounds = (emit.constant(call.attrs[name], call.dtype) for name in ("qmin", "qmax"))

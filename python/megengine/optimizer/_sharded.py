@@ -1,8 +1,8 @@
 """An optimizer whose state is divided among the processes of a group (ZeRO, stage 1: Rajbhandari et al. 2020).
 
 Each parameter is laid out flat and cut into as many equal parts as there are processes, the last one filled up with
-zeros. Each process adds up the gradients of its parts, updates these with its part of the state, and gives them to the
-others: element by element what every process would have computed of the whole.
+zeros. Each process sums the gradients of its parts, updates these with its part of the state, and
+sends them to the others. Each element is what a process with the whole state would compute.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def sharded(
 
 
 class _Sharded(Optimizer):
-    """What `sharded` gives. ``_state`` is empty: `_inner` holds that of the parts."""
+    """The optimizer that `sharded` returns. ``_state`` is empty: `_inner` holds that of the parts.
+    """
 
     def __init__(self, optimizer: Optimizer, group: Group, reduce_method: str | None) -> None:
         self._inner = optimizer
@@ -104,8 +105,9 @@ class _Sharded(Optimizer):
         self._defaults = optimizer._defaults
         self.param_groups = optimizer.param_groups
         optimizer._processes = group.size
-        self._shapes: dict[Parameter, dict[str, tuple[int, ...]]] = {}  # of whole states
-        self._parts: dict[Parameter, Parameter] = {}  # this process's, while a step runs
+        # parameter -> shapes of its whole states
+        self._shapes: dict[Parameter, dict[str, tuple[int, ...]]] = {}
+        self._parts: dict[Parameter, Parameter] = {}  # the parts of this process, while a step runs
         whole, optimizer._state = optimizer._state, {}
         for each in self.param_groups:
             self._divide(each, whole)
@@ -123,7 +125,8 @@ class _Sharded(Optimizer):
         """Keeps this process's part of the state of a group's parameters."""
         for param in group["params"]:
             part = self._parts.setdefault(param, Parameter(0.0, device=param._device_name))
-            decisions.together.set(param, partial(_least_of_all, group=self._group))  # which holds no parameter
+            # the partial function holds no parameter
+            decisions.together.set(param, partial(_least_of_all, group=self._group))
             self._shapes[param] = {name: value._tuple_shape for name, value in whole[param].items()}
             self._inner._state[part] = {
                 name: value if name == "step" else self._own(value) for name, value in whole[param].items()
@@ -143,7 +146,8 @@ class _Sharded(Optimizer):
                 parts = [self._parts[param] for param in group["params"]]
                 updates_where_finite(self._inner, ChainMap({"params": parts}, group))  # type: ignore[arg-type]  # read alone
             gathered = [self._gather(bucket) for bucket in buckets]
-        except BaseException:  # nothing is updated by half; a traced call sees to it by itself
+        # no parameter may be updated alone; a traced call ensures that itself
+        except BaseException:
             for value, old in before:
                 value._reset(old)
             raise
@@ -163,7 +167,9 @@ class _Sharded(Optimizer):
             self._state = {}
 
     def _state_of_parts(self) -> dict[str, Any]:
-        """`state_dict` with a Part where that has an array: what this process alone can say."""
+        """Returns `state_dict` with a Part in place of each array, as this process holds only
+        parts.
+        """
         for param, part in self._parts.items():
             self._state[param] = {
                 name: value if name == "step" else Part(value, self._shapes[param][name], self._group.rank * value._tuple_shape[0])  # type: ignore[misc]  # for state_dict alone
@@ -196,7 +202,9 @@ class _Sharded(Optimizer):
         return rows_of(value, self._group.size)[self._group.rank]
 
     def _buckets(self) -> Iterator[Bucket]:
-        """Parameters that have gradients, with these; the last ones first: so backward makes them."""
+        """Returns parameters with their gradients, the last first, which is the order in which
+        backward makes them.
+        """
         room, others = _core.bucket_sizes()
         bucket: Bucket = []
         for param in reversed(list(self._parts)):
@@ -214,7 +222,9 @@ class _Sharded(Optimizer):
             yield bucket
 
     def _reduce(self, bucket: Bucket) -> None:
-        """The parts of a bucket's parameters, and of the gradients of all processes."""
+        """Returns this process's parts of a bucket's parameters, and of their gradients summed over
+        all processes.
+        """
         if self._reduce_method is None:
             grads = [self._own(grad) for _, grad in bucket]
         else:
@@ -229,12 +239,12 @@ class _Sharded(Optimizer):
             part.grad = grad
 
     def _gather(self, bucket: Bucket) -> Tensor:
-        """The new parts of all, a row for each process."""
+        """Gathers the new parts of all processes, one row for each."""
         parts = [self._parts[param] for param, _ in bucket]
         return all_gather(ops.concat(*parts, axis=0), self._group).reshape(self._group.size, -1)
 
     def _spread(self, bucket: Bucket, rows: Tensor) -> None:
-        """Parameters become what was gathered."""
+        """Sets the parameters to the gathered values."""
         parts = [self._parts[param] for param, _ in bucket]
         counts = [part._tuple_shape[0] for part in parts]
         for (param, _), part, columns in zip(bucket, parts, cut(rows, counts), strict=True):
@@ -248,5 +258,5 @@ def _least_of_all(value: Tensor, group: Group) -> Tensor:
 
 
 def _kind(param: Parameter, grad: Tensor) -> tuple[str, str, str]:
-    """What those of one bucket have in common."""
+    """Returns what parameters of one bucket have in common."""
     return param.dtype.name, grad.dtype.name, param._device_name

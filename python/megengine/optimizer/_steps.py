@@ -47,7 +47,9 @@ class Counted(Optimizer):
 def counted(
     states: dict[Parameter, dict[str, Tensor]], params: list[Parameter]
 ) -> Iterator[tuple[Tensor, list[Parameter]]]:
-    """(step, parameters): those with a gradient, by their step, which is one more than before."""
+    """Iterates over (step, parameters): those with a gradient, by their step, which is one more
+    than before.
+    """
     holders: dict[int, int] = {}
     together: dict[tuple[int, int], list[Parameter]] = {}
     for param in params:

@@ -16,7 +16,7 @@ __all__ = ["Adam"]
 
 
 class Moments:
-    """The options of one group as Tensors, and the updates of both moments with them."""
+    """The options of one group as Tensors, and the updates of both moments by them."""
 
     def __init__(self, param_group: dict[str, Any]) -> None:
         self.beta1 = option(param_group, lambda group: group["betas"][0])
@@ -26,7 +26,7 @@ class Moments:
         self.eps = option(param_group, lambda group: group["eps"])
 
     def corrections(self, step: Tensor) -> tuple[Tensor, Tensor]:
-        """1 - beta1^step and 1 / sqrt(1 - beta2^step)."""
+        """Returns 1 - beta1^step and 1 / sqrt(1 - beta2^step)."""
         return 1.0 - F.pow(self.beta1, step), ops.rsqrt(1.0 - F.pow(self.beta2, step))
 
     def update(self, states: dict[str, Tensor], grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,7 +38,7 @@ class Moments:
         return first, second
 
     def direction(self, first: Tensor, root: Tensor, root_correction: Tensor) -> Tensor:
-        """first / (root * root_correction + eps); root: of the second moment."""
+        """Computes first / (root * root_correction + eps). root: the root of the second moment."""
         return first / ops.fma3(root, root_correction, self.eps)
 
 
@@ -97,7 +97,8 @@ class Adam(Counted):
     _is_elementwise = True
     _takes_rows = True
     _states, _squares = ("exp_avg",), ("exp_avg_sq",)
-    _decoupled = False  # weight_decay is beside the gradient, as in AdamW
+    # whether weight_decay is added to the update, not to the gradient, as in AdamW
+    _decoupled = False
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class Adam(Counted):
         return first, ops.sqrt(second)
 
     def _update_rows(self, param: Parameter, grad: RowGradient, moments: Moments, rate: Tensor, root_correction: Tensor) -> None:
-        """The update of `_updates`, of the rows that were looked up."""
+        """Updates the rows that were looked up, as `_updates` does whole parameters."""
         rows, totals = grad.totals()
         states = self._state[param]
         own = {name: rows_at(states[name], rows) for name in (*self._states, *self._squares)}
@@ -147,7 +148,7 @@ class Adam(Counted):
 
 
 def _shaped_like(value: Tensor, param: Parameter) -> Tensor:
-    """The value in the shape of the parameter, and in its format where it had another shape."""
+    """Returns the value in the shape of the parameter and, if the shape differed, in its format."""
     if value._tuple_shape == param._tuple_shape:
         return value
     value = value.reshape(param._tuple_shape)

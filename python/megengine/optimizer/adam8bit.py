@@ -116,7 +116,7 @@ class Adam8bit(Adam):
             raise ValueError(f"Invalid block_size: {block_size}\n  why: blocks of {type(self).__name__} have a scale of 4 bytes, and at least 16 elements")
         if isinstance(min_size, bool) or not isinstance(min_size, (int, float)):
             raise TypeError(f"{type(self).__name__}: min_size must be a number, got {min_size!r}")
-        if not min_size >= 0:  # nor NaN
+        if not min_size >= 0:  # refuses NaN, too
             raise ValueError(f"Invalid min_size: {min_size}\n  why: min_size of {type(self).__name__} is a number of elements, at least 0")
 
     def _check_division(self, param: Parameter, group: Mapping[str, Any], processes: int) -> None:
@@ -149,14 +149,14 @@ class Adam8bit(Adam):
         rows = grad.reshape(own["exp_avg"]._tuple_shape).astype("float32")
         first, second = moments.update(own, rows)
         for moment in (first, second):
-            _core.mark_kept(moment)  # a plan that computed one again would part the kernel of the update
+            _core.mark_kept(moment)  # computing one again would split the kernel of the update
         first_scales, first_roots = shared(first)
         scales, roots = shared(second)
         write(states["exp_avg"], signed_codes(first, first_roots).reshape(param._tuple_shape))
         write(states["exp_avg_scale"], first_scales.reshape(-1))
         write(states["exp_avg_sq"], unsigned_codes(roots).reshape(param._tuple_shape))
         write(states["exp_avg_sq_scale"], scales.reshape(-1))
-        # With a root that hangs on the scales, a kernel updates the parameter in its last pass, and therefore in place.
+        # The root depends on the scales, so the kernel updates the parameter in its last pass, and therefore in place.
         return first, roots * ops.sqrt(scales)
 
     def _check_saved(self, group: Mapping[str, Any], saved: Mapping[str, Any]) -> None:

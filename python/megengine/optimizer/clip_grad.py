@@ -79,7 +79,9 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
 
 
 def _norm_of(tensors: list[Any], ord: float) -> Tensor:
-    """The norm of the gradients; of parameters that are parts, of those of all processes."""
+    """Returns the norm of the gradients; for parameters that are parts, the norm over all
+    processes.
+    """
     is_largest = ord == float("inf")
     by_group: dict[Group | None, Tensor] = {}
     for tensor in tensors:
@@ -143,7 +145,9 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
 
 
 def _with_grads(function: str, tensors: Tensor | Iterable[Tensor]) -> list[Any]:
-    """Those that have a gradient. None of parameters is right: a GradScaler drops gradients that overflowed."""
+    """Returns the tensors that have a gradient. Parameters may all lack one, as a GradScaler drops
+    gradients that overflowed.
+    """
     given = [tensors] if isinstance(tensors, Tensor) or not isinstance(tensors, Iterable) else list(tensors)
     for tensor in given:
         if not isinstance(tensor, Tensor):

@@ -81,7 +81,7 @@ class LAMB(Adam):
         self.always_adapt = always_adapt
 
     def _weight_of(self, param: Parameter) -> Tensor:
-        """What is updated for this parameter."""
+        """Returns the tensor that is updated for this parameter."""
         return param
 
     def _write_weight(self, param: Parameter, value: Tensor) -> None:
@@ -111,7 +111,7 @@ class LAMB(Adam):
 
 
 def _trust(weight: Tensor, update: Tensor) -> Tensor:
-    """|weight| / |update|, 1 where either is 0."""
+    """Returns |weight| / |update|, 1 if either is 0."""
     weight_norm = ops.sqrt(F.sum(ops.square(weight)))
     update_norm = ops.sqrt(F.sum(ops.square(update)))
     usable = F.logical_and(weight_norm > 0.0, update_norm > 0.0)

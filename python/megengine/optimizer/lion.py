@@ -42,7 +42,7 @@ class Lion(Optimizer):
 
     Notes
     -----
-    State: ``exp_avg`` (m), half of what `Adam` has.
+    State: ``exp_avg`` (m), half of `Adam`'s.
 
     References
     ----------

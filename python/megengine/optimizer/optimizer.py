@@ -23,7 +23,7 @@ from ..tensor import Parameter, Tensor
 
 __all__ = ["Optimizer", "required"]
 
-# How the error of a negative option begins.
+# The beginning of the error for a negative option.
 _INVALID = {
     "lr": "Invalid learning rate", "weight_decay": "Invalid weight_decay value", "eps": "Invalid epsilon value",
     "momentum": "Invalid momentum value", "lr_decay": "Invalid learning rate decay",
@@ -39,14 +39,15 @@ required = _Required()  # the default of an option that has none
 
 
 def scalar(value: float, near: Tensor) -> Tensor:
-    """An option as a float32 Tensor where ``near`` lies; in a trace an input."""
+    """Returns an option as a float32 Tensor on the device of ``near``; in a trace it is an input.
+    """
     return Tensor(np.float32(value), device=near._device_name)
 
 
 def option(group: dict[str, Any], read: Callable[[dict[str, Any]], float], name: str = "") -> Tensor:
     """An option of a group as a float32 Tensor. A trace that later runs without this code reads it anew.
 
-    name: that it has in the state of a dumped function; "" is for what is a constant there.
+    name: its name in the state of a dumped function; "" if it is a constant there.
     """
     tensor = scalar(read(group), group["params"][0])
     if name:
@@ -77,7 +78,9 @@ def is_tracing() -> bool:
 
 
 def rates(group: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
-    """-lr and weight_decay of a group; None for a decay of 0 that no trace could change later."""
+    """Returns -lr and weight_decay of a group; None for a decay of 0 outside of traces, where it
+    cannot change later.
+    """
     decays = group["weight_decay"] != 0.0 or is_tracing()
     decay = option(group, lambda group: group["weight_decay"], "weight_decay") if decays else None
     if _core.records_for_dump():  # a file has the rate itself
@@ -91,19 +94,25 @@ def decayed(param: Tensor, decay: Tensor | None, update: Any) -> Tensor:
 
 
 def squared(grad: Tensor) -> Tensor:
-    """``grad ** 2`` in float32: of a half beyond 255 it would be infinite, and 0 below 2e-4."""
+    """Computes ``grad ** 2`` in float32: in float16 it would be infinite above 255, and 0 below
+    2e-4.
+    """
     return ops.square(grad if grad.dtype.itemsize == 4 else grad.astype("float32"))
 
 
 def same_value(tensor: Tensor) -> Tensor:
-    """Another Tensor that holds the value which ``tensor`` has now. It is rebound, and so goes back to that when a trace undoes its call."""
+    """Returns another Tensor with the present value of ``tensor``. It is rebound, so it gets the
+    old value back if a trace undoes its call.
+    """
     other = scalar(0.0, tensor)
     other._hold(tensor)
     return other
 
 
 def updates_where_finite(optimizer: Optimizer, group: dict[str, Any]) -> None:
-    """``optimizer._updates(group)``; parameters of which a traced step has found that their gradients are not finite keep value and state."""
+    """Runs ``optimizer._updates(group)``. Parameters whose gradients a traced step found not finite
+    keep value and state.
+    """
     if not _core.is_tracing():
         _drop_gradients(group["params"])
         optimizer._updates(group)
@@ -130,7 +139,7 @@ def _targets(optimizer: Optimizer, param: Parameter) -> list[tuple[str, Tensor]]
 
 
 def _drop_gradients(params: Iterable[Parameter]) -> None:
-    """Outside of a trace: gradients that are not finite, as a traced call has found, are none."""
+    """Drops, outside of a trace, gradients that a traced call has found not finite."""
     for param in params:
         if (decision := decisions.decision_of(param)) is not None:
             if not decision.item():
@@ -194,11 +203,14 @@ class Optimizer:
     >>> opt = opt.step().clear_grad()
     """
 
-    _is_elementwise = False  # an element's update hangs on its parameter, gradient and state alone
-    _takes_rows = False  # a row's update hangs on its gradient and state alone, and is nothing where the gradient is 0
-    _later_states: tuple[str, ...] = ()  # that a parameter may have or not, by the options
-    _processes = 1  # among which `sharded` divides the state
-    _made: dict[int, Tensor] | None = None  # in updates that a decision may take back: what states began with, by their ids
+    # whether an element's update depends on its parameter, gradient and state alone
+    _is_elementwise = False
+    # whether a row's update depends on its gradient and state alone, and is zero if the gradient is 0
+    _takes_rows = False
+    _later_states: tuple[str, ...] = ()  # states that a parameter has or not, by the options
+    _processes = 1  # the group among which `sharded` divides the state
+    # id of a state -> its first value, in updates that may be taken back
+    _made: dict[int, Tensor] | None = None
 
     def __init__(
         self,
@@ -268,12 +280,13 @@ class Optimizer:
         self._create_state(group)
 
     def _check_options(self, group: Mapping[str, Any]) -> None:
-        """ValueError for options that cannot be, TypeError for a text in place of a number."""
+        """Raises ValueError for options that cannot be, TypeError for a text in place of a number.
+        """
         for name in _INVALID:
             value = group.get(name, 0)
             if isinstance(value, str):
                 raise TypeError(f"{type(self).__name__}: {name} must be a number, got {value!r}")
-            if isinstance(value, (int, float)) and not value >= 0:  # nor NaN
+            if isinstance(value, (int, float)) and not value >= 0:  # refuses NaN, too
                 raise ValueError(f"{_INVALID[name]}: {value}\n  why: {name} of {type(self).__name__} must be at least 0")
         betas = group.get("betas", (0, 0))
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
@@ -283,7 +296,7 @@ class Optimizer:
                 raise ValueError(f"Invalid beta parameter at index {index}: {beta}\n  why: betas of {type(self).__name__} must lie in [0, 1)")
 
     def _check_division(self, param: Parameter, group: Mapping[str, Any], processes: int) -> None:
-        """ValueError if the state of an element-wise optimizer cannot be divided evenly."""
+        """Raises ValueError if the state of an element-wise optimizer cannot be divided evenly."""
 
     # -- for subclasses --------------------------------------------------------------------------
 
@@ -295,17 +308,19 @@ class Optimizer:
         raise TypeError(f"{type(self).__name__} does not define _updates(param_group)")
 
     def _add_state(self, param: Parameter, state_name: str, initializer: Any = None, dtype: Any = None) -> None:
-        """State of a parameter: a Tensor of its shape, dtype and format, zeros unless given."""
+        """Adds a state of a parameter: a Tensor of its shape, dtype and format, zeros unless given.
+        """
         if initializer is None:
             shape, dtype = param._tuple_shape, param.dtype if dtype is None else dtype
-            # In a recording zeros are a value of the step, which is made of host data.
+            # In a recording the zeros are made of host data, and are a value of the step.
             initializer = np.zeros(shape, dtype) if _core.is_recording() else _core.zeros(shape, dtype, str(param.device))
         states = self._state.setdefault(param, {})
         if state_name in states:
             raise AssertionError(f"optimizer: state {state_name!r} of a parameter exists already")
         state = Tensor(initializer, device=str(param.device))
         if state._tuple_shape == param._tuple_shape:
-            state.format = param.format  # as updates leave it: the next traced step is the same
+            # updates leave this format, so the next traced step is the same
+            state.format = param.format
         states[state_name] = state
         if self._made is not None:
             self._made[id(state)] = same_value(state)
@@ -340,7 +355,7 @@ class Optimizer:
         return self
 
     def _check_takes_rows(self, group: Mapping[str, Any], grad: RowGradient) -> None:
-        """TypeError where rows without a gradient move as well."""
+        """Raises TypeError where rows without a gradient move as well."""
         name = type(self).__name__
         if not self._takes_rows:
             refuse_rows(f"optimizer.{name}", grad.shape, "train it with SGD or Adam")
@@ -349,7 +364,7 @@ class Optimizer:
                 refuse_rows(f"optimizer.{name} with {option}={group[option]}", grad.shape, f"put it into a group with {option}=0")
 
     def _check_is_cut(self, param: ShardedParameter) -> None:
-        """The state of a parameter that became a part is another one's."""
+        """Refuses a parameter that `fully_shard` cut after this optimizer was made."""
         for name, (shape, _) in self._state_types(param).items():
             if name != "step" and self._state[param][name]._tuple_shape != (-(-math.prod(shape) // param._group.size),):
                 raise ValueError(
@@ -447,7 +462,9 @@ class Optimizer:
         return {"param_groups": groups, "state": state}
 
     def _state_of_parts(self) -> dict[str, Any]:
-        """`state_dict` with a Part where that has an array that is cut: what this process alone can say."""
+        """Returns `state_dict` with a Part in place of each array that is cut, as this process
+        holds only parts.
+        """
         found = self.state_dict(keep_var=True)
         params = [param for group in self.param_groups for param in group["params"]]
         for number, states in found["state"].items():
@@ -498,7 +515,7 @@ class Optimizer:
         self._state.update(loaded)
 
     def _check_saved(self, group: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
-        """ValueError for saved options that cannot take the place of those of a group."""
+        """Raises ValueError for saved options that cannot take the place of those of a group."""
         self._check_options(saved)
 
     def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -509,7 +526,7 @@ class Optimizer:
         }
 
     def _checked_state(self, param: Parameter, number: Any, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The arrays to load for a parameter, in the dtypes of what it has."""
+        """Returns the arrays to load for a parameter, in the dtypes of its states."""
         types = {name: (whole_shape(param), param.dtype) for name in self._later_states if name in saved}
         types |= self._state_types(param)
         missing = types.keys() - saved.keys() - set(self._later_states)
@@ -558,7 +575,7 @@ def _no_parameters() -> ValueError:
 
 
 def _groups_of(params: Any) -> list[dict[str, Any]]:
-    """The groups that the argument of the constructor stands for."""
+    """Returns the groups that the constructor's argument means."""
     if isinstance(params, Tensor):
         return [{"params": [params]}]
     if isinstance(params, dict):

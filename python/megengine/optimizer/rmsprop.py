@@ -106,7 +106,7 @@ class RMSprop(Optimizer):
             update = grad / (ops.sqrt(second) + eps)
             if momentum is not None:
                 if "momentum_buffer" not in states:
-                    self._add_state(param, "momentum_buffer")  # of a momentum that was set later
+                    self._add_state(param, "momentum_buffer")  # the momentum was set later
                 update = ops.fma3(states["momentum_buffer"], momentum, update)
                 write(states["momentum_buffer"], update)
             write(param, ops.fma3(update, minus_lr, param))

@@ -102,7 +102,7 @@ class SGD(Optimizer):
             grad = decayed(param, decay, grad)
             if momentum is not None:
                 if "momentum_buffer" not in states.get(param, ()):
-                    self._add_state(param, "momentum_buffer")  # of a momentum that was set later
+                    self._add_state(param, "momentum_buffer")  # the momentum was set later
                 buffer = states[param]["momentum_buffer"]
                 velocity = fma(buffer, momentum, grad)
                 write(buffer, velocity)

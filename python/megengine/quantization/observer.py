@@ -34,7 +34,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class Switched(Module):
-    """Works for a quantized dtype while enabled. dtype: its kind, or its name (ValueError for an unknown one)."""
+    """A module that works for a quantized dtype while it is enabled. dtype: its kind, or its name
+    (ValueError for an unknown one).
+    """
 
     def __init__(self, dtype: str | QuantDtypeMeta, enable: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -184,7 +186,9 @@ class MinMaxObserver(Observer):
         return create_qparams(self.mode, self.dtype, scale, zero_point)
 
     def _range_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Smallest and largest value of ``x``; NaN is left out: one would hide all that follows."""
+        """Returns the smallest and largest value of ``x`` without NaN, which would hide all later
+        values.
+        """
         is_nan = F.isnan(x)
         return F.where(is_nan, _LARGEST, x).min(), F.where(is_nan, -_LARGEST, x).max()
 
@@ -400,8 +404,9 @@ class HistogramObserver(MinMaxObserver):
         return self._qparams_of(Tensor(low + width * first), Tensor(low + width * (last + 1)))
 
     def _best_bins(self, counts: np.ndarray, width: float) -> tuple[int, int]:
-        """First and last bin of the range: each time a share of 1e-5 of the values is left out at the end where that
-        drops more bins, as long as the error falls; one step is always made.
+        """Returns the first and last bin of the range. Each step drops a share of 1e-5 of the
+        values at the end where that drops more bins, as long as the error falls; one step is always
+        made.
         """
         sums, share = np.cumsum(counts), 1e-5
         first, last = 0, self.bins - 1
@@ -431,7 +436,8 @@ class HistogramObserver(MinMaxObserver):
             np.clip(np.floor(place / step), 0, self.dst_nbins - 1) for place in (begin, end)
         )
 
-        def integral(a: Any, b: Any) -> Any:  # of the squared distance from the centre of a level
+        # integrates the squared distance from the centre of a level
+        def integral(a: Any, b: Any) -> Any:
             return (b**3 - a**3) / 3
 
         from_begin = begin - (level_of_begin + 0.5) * step
@@ -459,7 +465,8 @@ class HistogramObserver(MinMaxObserver):
         counts = self.histogram.numpy()
         if (low, high) != (old_low, old_high) and counts.any():
             cell = (old_high - old_low) / (self.bins * self.upsample_rate)
-            cells = int(np.ceil((high - low) / (self.bins * cell)))  # of one new bin
+            # the number of cells of one new bin
+            cells = int(np.ceil((high - low) / (self.bins * cell)))
             surplus = cells * self.bins * cell - (high - low)
             low, high = low - surplus / 2, high + surplus / 2
             moved = np.zeros(self.bins * cells)
@@ -522,7 +529,7 @@ class PassiveObserver(Observer):
 
     @property
     def scale(self) -> Tensor:
-        """The scale in use, a 0-D Tensor. ValueError when set to what is not positive."""
+        """The scale in use, a 0-D Tensor. ValueError when set to a number that is not positive."""
         return self._scale()
 
     @scale.setter

@@ -1,4 +1,5 @@
-"""Making a model of float layers one of layers for quantization-aware training, and steering those."""
+"""Replaces float layers of a model by layers for quantization-aware training, and controls these.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +127,7 @@ def quantize(
 
 
 def _has_first_scale(layer: QATModule) -> bool:
-    """Whether a scale that is learned, of its weights or results, is the one to start from."""
+    """Whether a learned scale of its weights or results still has its first value."""
     learned = [each for each in (layer.act_fake_quant, layer.weight_fake_quant) if isinstance(each, (TQT, LSQ))]
     scales = [each.get_qparams().scale for each in learned]
     return any(scale is not None and scale.item() == 1 for scale in scales)
@@ -270,7 +271,7 @@ def quantize_weights(module: _M, inplace: bool = True, *, bits: int = 8, group: 
 
 
 def _check_layers(module: Module, group: int) -> None:
-    """ValueError with the name of a layer if the group does not divide what it reads."""
+    """Raises ValueError with the name of a layer if the group does not divide what it reads."""
     for name, layer in module.named_modules():
         extent = {Float.Linear: "in_features", Float.Embedding: "embedding_dim"}.get(type(layer))
         if extent and not layer.quantize_disabled and getattr(layer, extent) % group:
@@ -286,7 +287,9 @@ def _converted(
     make: Callable[[Any, Module], Module],
     done: dict[int, tuple[Any, ...]],
 ) -> Any:
-    """What stands for ``module``; children are replaced in place. A shared layer is converted once."""
+    """Returns the module that replaces ``module``; children are replaced in place. A shared layer
+    is converted once.
+    """
     if id(module) in done:
         return done[id(module)][1]
     if type(module) in table and not module.quantize_disabled:
@@ -530,7 +533,9 @@ def apply_easy_quant(
 
 
 def _result_with(layer: QATModule, inputs: tuple[Any, ...], weight: bool, act: bool) -> Tensor:
-    """The layer's result with these of its fake quantizers; both are enabled afterwards."""
+    """Returns the layer's result with these of its fake quantizers enabled; afterwards both are
+    enabled.
+    """
     quantizers = ((layer.weight_fake_quant, weight), (layer.act_fake_quant, act))
     for quantizer, enabled in quantizers:
         if quantizer is not None:

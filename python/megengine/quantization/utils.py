@@ -127,7 +127,7 @@ def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callab
 
 
 class QParamsModuleMixin(abc.ABC):
-    """Modules that know how a tensor is quantized."""
+    """Base of modules that know the quantization parameters of a tensor."""
 
     @abc.abstractmethod
     def get_qparams(self) -> QParams:

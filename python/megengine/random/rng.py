@@ -146,7 +146,9 @@ def _is_recording() -> bool:
 
 
 def _broadcast_parameters(key: Tensor, size: IntsLike | None, *parameters: Tensor) -> list[Tensor]:
-    """Parameters at the shape of the result, size + their broadcast shape (never () without a size), and where the key lies."""
+    """Returns the parameters in the shape of the result, size + their broadcast shape (never ()
+    without a size), and the key's device.
+    """
     common = np.broadcast_shapes(*(p._tuple_shape for p in parameters))
     shape = common or (1,) if size is None else _shape(size) + common
     return [_broadcast_to(p.to(key.device), shape) for p in parameters]
@@ -196,7 +198,9 @@ class RNG:
         return self._state.current_seed if self._seed is None else self._seed
 
     def _key(self, *given: object) -> Tensor:
-        """The next key: where the first Tensor of ``given`` lies, else on the generator's device."""
+        """Returns the next key, on the device of the first Tensor of ``given``, else on the
+        generator's.
+        """
         for value in given:
             if isinstance(value, Tensor):
                 return self._state.key(value._device_name)
@@ -289,8 +293,8 @@ class RNG:
         Parameters
         ----------
         shape, scale : float or Tensor
-            Parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean shape *
-            scale.
+            Parameters above 0 (AssertionError), numbers or Tensors that broadcast; the mean is
+            shape * scale.
         size : int, Tensor, sequence of int or Tensor, or None
             Extents that are put before the parameters' shape; None draws once for each parameter.
 

@@ -1,4 +1,4 @@
-"""What can be checked about this installation without running a program."""
+"""Checks this installation without running a program."""
 
 from .. import _core
 from ..logger import get_logger

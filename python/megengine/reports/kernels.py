@@ -1,5 +1,7 @@
 """``python -m megengine kernels script.py``: runs a script and tells what each kernel of its traced functions cost.
-``python -m megengine tune script.py``: measures for each of its products who computes it fastest, the library or a generated kernel."""
+``python -m megengine tune script.py``: measures for each of its products whether the library or a
+generated kernel is faster.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Row:
 
 
 def rows_of(functions: list[trace[..., Any]]) -> list[Row]:
-    """One row a kernel and line of the program, the most expensive first."""
+    """Returns one row for each kernel and line of the program, the most expensive first."""
     rows: dict[tuple[Any, ...], Row] = {}
     for function in functions:
         for segment in function._function.profiles(of_all_versions=True):
@@ -61,7 +63,7 @@ def table(rows: list[Row], bandwidth: float) -> str:
 def run(script: str, arguments: list[str]) -> int:
     """Runs the script, then prints the table of its kernels. Returns its exit status, 1 after an error."""
     trace._measured = []
-    # Every call is to run the kernels that it is reported with.
+    # Every call must run the kernels with which it is reported.
     status = status_of(run_script(script, arguments, MEGJIT_COMPILE="sync"))
     functions, trace._measured = trace._measured, None
     rows = rows_of(functions)
@@ -73,7 +75,9 @@ def run(script: str, arguments: list[str]) -> int:
 
 
 def tune(script: str, arguments: list[str]) -> int:
-    """Runs the script and measures its products, then prints who computes each from now on. Returns its exit status."""
+    """Runs the script and measures its products, then prints what computes each from now on.
+    Returns its exit status.
+    """
     status = status_of(run_script(script, arguments, MEGJIT_TUNE="on"))
     found = _core.timings()
     if not found:

@@ -1,4 +1,6 @@
-"""``python -m megengine run MODEL``: from a model file to results, times, memory, the slowest steps, and what differs from another runtime."""
+"""``python -m megengine run MODEL``: runs a model file, and prints results, times, memory, the
+slowest steps, and differences from another runtime.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ from ..utils.comp_graph_tools import GraphInference, load_file
 from . import package
 
 _SLOWEST = 10
-_LARGEST_INTEGER = 8  # of what is drawn: numbers of words, classes, places
+_LARGEST_INTEGER = 8  # drawn integers (of words, classes, places) are below this
 
 
 @dataclass(frozen=True)
 class Input:
-    """extents: numbers, and names of those that are open; None where the file does not say them."""
+    """extents: numbers, and names of those that are open; None if the file does not say them."""
 
     name: str
     dtype: str = "float32"
@@ -47,7 +49,9 @@ class Input:
 
 @dataclass
 class Model:
-    """A file that has been read. file: of what trace.dump wrote, which runs as it is. peers: other runtimes by their names, which take and give arrays."""
+    """A file that has been read. file: the file that trace.dump wrote, which runs as it is. peers:
+    name -> another runtime, which takes and gives arrays.
+    """
 
     kind: str
     inputs: list[Input]
@@ -80,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _called(model: Model, arrays: list[np.ndarray], arguments: argparse.Namespace) -> Call:
-    """The first call. What a file may hold that nothing can compute is a ValueError that tells the node."""
+    """Runs the first call. ValueError, which names the node, if nothing can compute it."""
     try:
         return Call(model, arrays, arguments.memory_limit, arguments.profile)
     except (ArithmeticError, AssertionError, LookupError, TypeError) as error:
@@ -94,7 +98,7 @@ def _called(model: Model, arrays: list[np.ndarray], arguments: argparse.Namespac
 
 
 def read(path: str) -> Model:
-    """ValueError or OSError, saying why, for a file that cannot be run."""
+    """Reads a file. ValueError or OSError, with the reason, for a file that cannot be run."""
     with open(path, "rb") as file:
         begin = first_bytes(file)
     if begin.startswith(b"MEGJITGF"):
@@ -244,7 +248,9 @@ def _array(each: Input, text: str | None, known: Mapping[str, int], lacking: dic
 
 
 class Call:
-    """The model in a trace, called once. Where it reads values that a symbolic trace has not, it is recorded by value."""
+    """Calls the model in a trace, once. If it reads values that a symbolic trace lacks, it is
+    recorded by value.
+    """
 
     def __init__(self, model: Model, arrays: list[np.ndarray], memory_limit: str | None, profiles: bool) -> None:
         self._model = model
@@ -285,7 +291,9 @@ class Call:
         )
 
     def memory(self) -> str:
-        """What a call takes by its plan, and what all tensors have taken, weights in the file's form too."""
+        """Returns the bytes of a call by its plan, and the bytes of all tensors, with weights in
+        the file's form.
+        """
         device.reset_max_memory_stats("cpux")
         self._run()
         planned = f"{_core.size_text(self._traced.memory_plan().planned_bytes)} a call by its plan; " if self._traced and not self.note else ""

@@ -2,7 +2,6 @@
 compiler; or a function of it as C, for programs that link nothing of ours."""
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 from megengine import _core
 from megengine._files.disk import written_whole
 from megengine.core._sizes import to_bytes
+from megengine.jit.card_plan import architecture_of
 from megengine.utils.comp_graph_tools import load_file
 
 _ARM = ("neon", "dotprod", "i8mm", "bf16", "sve2")
@@ -18,7 +18,9 @@ LEVELS = _ARM if _core.machine_isa() in _ARM else ("avx2", "avx512", "avx512_vnn
 
 
 def extend(file: str, opt_level: int, memory_limit: int) -> None:
-    """What a child process does, at its instruction set and with an empty cache: compiles all functions, and puts what that gave into the file."""
+    """Runs in a child process, at its instruction set and with an empty cache: compiles all
+    functions and puts the kernels into the file.
+    """
     model = load_file(file)
     model.set_options(opt_level, memory_limit)
     before = len(model.to_bytes())
@@ -26,17 +28,16 @@ def extend(file: str, opt_level: int, memory_limit: int) -> None:
         outputs = list(range(len(model.function(name).outputs)))
         model.add_package_of(model.program(name, outputs, -1))
     packed = len(model.to_bytes()) - before
-    kernels = _core.cache_entries(os.environ["MEGJIT_CACHE_DIR"])
-    model.add_kernels(kernels)
-    with written_whole(file) as stream:
-        stream.write(model.to_bytes())
+    kernels = _add_kernels(model, file)
     states = len(model.states())
     changing = f", without the {states} states of its functions, which runs may change" if states else ""
-    print(f"{_core.isa()}: {len(kernels)} kernels, {packed / 1e6:.1f} MB of packed weights{changing}", flush=True)
+    print(f"{_core.isa()}: {kernels} kernels, {packed / 1e6:.1f} MB of packed weights{changing}", flush=True)
 
 
 def extend_for_gpu(file: str, arch: int) -> None:
-    """The same for a GPU, which need not be there."""
+    """Runs in a child process: compiles all functions for a GPU, which need not be there, and puts
+    the kernels into the file.
+    """
     model = load_file(file)
     try:
         for name in model.functions:
@@ -44,15 +45,22 @@ def extend_for_gpu(file: str, arch: int) -> None:
     except (ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)
+    print(f"sm_{arch}: {_add_kernels(model, file)} kernels", flush=True)
+
+
+def _add_kernels(model: _core.ModelFile, file: str) -> int:
+    """Puts the kernels of the cache into the model and writes it; returns their number."""
     kernels = _core.cache_entries(os.environ["MEGJIT_CACHE_DIR"])
     model.add_kernels(kernels)
     with written_whole(file) as stream:
         stream.write(model.to_bytes())
-    print(f"sm_{arch}: {len(kernels)} kernels", flush=True)
+    return len(kernels)
 
 
 def write_static(file: str, folder: str, function: str, name: str, keeps_states: bool) -> None:
-    """What a child process does, at its instruction set; what is wrong ends it."""
+    """Runs in a child process, at its instruction set: writes static code. An error ends the
+    process.
+    """
     try:
         _write_static(file, folder, function, name, keeps_states)
     except (OSError, ValueError, RuntimeError) as error:
@@ -71,7 +79,7 @@ def _write_static(file: str, folder: str, function: str, name: str, keeps_states
 
 
 def _run_at(isa: str, words: str, **more: str) -> int:
-    """The exit status of a process that runs this with that instruction set."""
+    """Runs a call of this file in a process with an instruction set; returns its exit status."""
     environment = {**os.environ, "MEGJIT_ISA": isa, "MEGJIT_COMPILE": "sync", **more}
     return subprocess.run([sys.executable, "-c", f"from megengine.reports import package; package.{words}"], env=environment, check=False).returncode
 
@@ -85,7 +93,8 @@ def _refuse_unknown(levels: list[str]) -> None:
 def run_static(file: str, folder: str, levels: list[str], function: str, name: str, keeps_states: bool) -> int:
     """Writes C of a function ("": the first) for one instruction set into ``folder``: sources, objects and a CMakeLists.txt; ``name`` begins all names.
 
-    keeps_states: what the function only reads of the file's state is memory of the caller's, too, in place of a constant.
+    keeps_states: whether states that the function only reads are memory of the caller's, too, not
+    constants.
     """
     _refuse_unknown(levels)
     if len(levels) != 1 or LEVELS.index(levels[0]) > LEVELS.index(_core.machine_isa()):
@@ -93,21 +102,17 @@ def run_static(file: str, folder: str, levels: list[str], function: str, name: s
     return _run_at(levels[0], f"write_static({file!r}, {folder!r}, {function!r}, {name!r}, {keeps_states})")
 
 
-def _arch_of(gpu: str) -> int:
-    if not re.fullmatch(r"sm_\d{2,3}", gpu):
-        raise ValueError(f"package: there is no GPU {gpu!r}\n  fix: name architectures, such as sm_80,sm_90")
-    return int(gpu[3:])
-
-
 def run(file: str, output: str, levels: list[str], gpus: list[str], opt_level: int, memory_limit: str | None) -> int:
     """Compiles the functions of ``file`` in a process for each instruction set, and writes them with kernels and packed weights.
 
-    A level above this machine's is left to the machine that has it. gpus: "sm_90", for which all kernels are compiled, too, without such a card. opt_level: 3, which the written functions then have; -1 leaves them theirs. memory_limit: of
+    Levels above this machine's must be compiled on a machine that has them. gpus: "sm_90", for
+    which all kernels are compiled, too, without such a card. opt_level: 3, which the written
+    functions then have; -1 leaves them theirs. memory_limit: of
     a call, such as "6GB", which they keep with the plan that was found for it; kernels for GPUs are those of a plan within it.
     """
     limit = to_bytes(memory_limit, "--memory-limit") if memory_limit else 0
     _refuse_unknown(levels)
-    archs = [_arch_of(gpu) for gpu in gpus]
+    archs = [architecture_of(gpu) for gpu in gpus]
     here = LEVELS.index(_core.machine_isa())
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "packed.dump"

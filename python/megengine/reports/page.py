@@ -26,12 +26,14 @@ def rows_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
 
 @functools.cache
 def search_field(words: str) -> str:
-    """The field whose text the page's script looks for. words: what may be written there."""
+    """Returns the search field of a page. words: the hint in the empty field."""
     return f'<input type="search" id="search" aria-label="search" placeholder="{escaped(words)}"> <span id="found"></span>'
 
 
 def _part(name: str) -> str:
-    """A file of ``reports/pages``, where the frame, and styles and scripts of each kind of page, lie."""
+    """Reads a file of ``reports/pages``, which has the frame, and styles and scripts of each kind
+    of page.
+    """
     from importlib.resources import files  # slow to import
 
     return files("megengine").joinpath("reports", "pages", name).read_text("utf-8")

@@ -27,14 +27,15 @@ class CallPlanner:
 
     A function that reads values is run when it is planned.
 
-    report: is given each plan as it is made. Ends the script after so many calls in a row that brought nothing new.
+    report: called with each plan. The script ends after several calls in a row without a new plan.
     """
 
     def __init__(self, report: Callable[[str, MemoryPlan], None], limit: int | None, repeats: int, card: str = ""):
         self._report = report
         self._options: dict[str, Any] = {"with_curve": True, "card": card, **({"memory_limit": limit} if limit else {})}
         self._repeats = self._left = repeats
-        self._results: dict[_Call, tuple[Any, _Types]] = {}  # by function and types: shape of the result, its tensors
+        # function and types -> shape of the result, its tensors
+        self._results: dict[_Call, tuple[Any, _Types]] = {}
 
     def __call__(self, function: trace[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = function.flatten_inputs(*args, **kwargs)
@@ -55,11 +56,11 @@ class CallPlanner:
         return unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in leaf_types))
 
     def _plan(self, function: trace[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[MemoryPlan, Any, str]:
-        """The plan of a call, its result, and what else is to be said of it."""
+        """Returns the plan of a call, its result, and remarks on it."""
         try:
             return *function._plan_call(args, kwargs, **self._options), ""
         except ValueError:
-            # The body read a value, which symbolic=True and limits forbid anyhow; else the call has to run once.
+            # The body read a value, which symbolic=True and limits forbid; otherwise the call must run once.
             if function._symbolic or "memory_limit" in self._options or self._options["card"]:
                 raise
             result = function.trace_normal(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Progress of long calls, by tqdm: on a terminal alone, and nowhere with ``MEGJIT_PROGRESS=0``.
+"""Progress of long calls, by tqdm, on terminals only; ``MEGJIT_PROGRESS=0`` switches it off.
 
 In: what a call does, and how far it is. Out: a bar on stderr that is gone when the call ends. A call of less than a
 second shows none.
@@ -19,14 +19,15 @@ _BEAT = 0.2
 
 
 def is_shown() -> bool:
-    """Is there somebody who looks at a terminal, and wants to see it?"""
+    """Whether progress is shown: stderr is a terminal, and the user has not switched it off."""
     return os.environ.get("MEGJIT_PROGRESS") != "0" and stderr_is_terminal()
 
 
 class Progress:
     """A bar for a loop that knows how far it is; also a context manager.
 
-    what: in front of the bar. total: units until the end; None: unknown. options: for tqdm.
+    what: the text in front of the bar. total: units until the end; None: unknown. options: options
+    of tqdm.
     """
 
     def __init__(self, what: str, total: int | None, **options: Any) -> None:
@@ -37,7 +38,7 @@ class Progress:
             self._bar = tqdm(desc=what, total=total, leave=False, delay=_PATIENCE, **options)
 
     def update(self, count: int = 1) -> None:
-        """So many more units are done."""
+        """Adds to the number of units that are done."""
         if self._bar is not None:
             self._bar.update(count)
 
@@ -57,7 +58,7 @@ class Progress:
 def while_waiting(what: str, part: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
     """Shows how long the block runs already, which is one native call without Python's lock.
 
-    part: how much of the call is done, 0 to 1; 0 where it cannot be said.
+    part: the share of the call that is done, 0 to 1; 0 if unknown.
     """
     if not is_shown():
         yield

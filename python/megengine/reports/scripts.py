@@ -1,4 +1,4 @@
-"""Running a script as ``python script`` would, to tell what it did."""
+"""Runs a script as ``python script`` would, and tells how it ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def status_of(end: BaseException | None) -> int:
     if isinstance(end, SystemExit):
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     if isinstance(end, KeyboardInterrupt):
-        return 130  # as shells have it
+        return 130  # the status of shells for an interrupted program
     if isinstance(end, Exception):
         traceback.print_exception(end)
     return int(isinstance(end, Exception))

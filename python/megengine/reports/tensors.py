@@ -17,7 +17,7 @@ _FLOAT32 = 4  # bytes
 def is_told(path: str) -> bool:
     """Tells whether a path is one of tensors: a folder, an index, or a file that begins like one.
 
-    ValueError for a file of another kind that is known, which is no script either.
+    ValueError for a file of another known kind that is not a script.
     """
     if os.path.isdir(path) or path.endswith(tensor_file.INDEX_SUFFIX):
         return True

@@ -1,4 +1,5 @@
-"""``python -m megengine plan script.py --world 64``: what a training step of a script takes in a world of so many processes.
+"""``python -m megengine plan script.py --world 64``: what a training step of a script takes in a
+world of that size.
 
 The script runs here, as one process, until enough of its steps are measured; the network is simulated (distributed._forecast).
 """
@@ -33,18 +34,24 @@ _Shape = tuple[int, ...]
 
 @dataclasses.dataclass
 class Measured:
-    """What is known of a traced function: its gradients in the order of the parameters, and profiles of calls."""
+    """Measurements of a traced function: its gradients in the order of the parameters, and profiles
+    of calls.
+    """
 
     gradients: dict[int, tuple[_Shape, int]] = dataclasses.field(default_factory=dict)  # shape, bytes
     calls: list[list[dict[str, Any]]] = dataclasses.field(default_factory=list)  # a profile for each segment
-    seconds: list[float] = dataclasses.field(default_factory=list)  # of calls, with all that Python does in them
-    places: list[list[int]] = dataclasses.field(default_factory=list)  # of the steps of these profiles, in the plan
-    state_bytes: int = 0  # of optimizers
+    # seconds of calls, including Python
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    # places in the plan of the steps of these profiles
+    places: list[list[int]] = dataclasses.field(default_factory=list)
+    state_bytes: int = 0  # bytes of the optimizers' states
     device: str = ""
 
 
 class StepMeasurer:
-    """Stands in for traced calls, which run, and are measured. Ends the script after so many of one that takes gradients."""
+    """Runs traced calls and measures them. Ends the script after some calls of one that takes
+    gradients.
+    """
 
     def __init__(self, repeats: int) -> None:
         self._repeats = repeats
@@ -90,7 +97,8 @@ def _state_bytes() -> int:
 
 
 def step_of(measured: Measured, plan: MemoryPlan, lengths: list[int]) -> Step:
-    """Where a step's time goes, and when its gradients are there: medians of the calls. lengths: steps of each segment.
+    """Measures the parts of a step's time, and when its gradients are ready: medians of the calls.
+    lengths: steps of each segment.
 
     Backward lies between the first and the last value that the plan knows as a gradient. A parameter's gradient is there
     with the first step of it that makes something of its shape, or else at its end. What Python does belongs to the update.
@@ -99,10 +107,12 @@ def step_of(measured: Measured, plan: MemoryPlan, lengths: list[int]) -> Step:
     ends = list(accumulate(median(times) for times in zip(*per_call, strict=True)))
     of_backward = {value for buffer in plan.buffers if buffer.use == "gradient" for value in buffer.values}
     made = [number for number, text in enumerate(plan.steps) if text.partition(" (")[0] in of_backward]
-    first, last = (made[0], made[-1]) if made else (len(plan.steps) - 1,) * 2  # all of it is one kernel with the update
+    # the whole gradient is computed by one kernel with the update
+    first, last = (made[0], made[-1]) if made else (len(plan.steps) - 1,) * 2
     free = list(range(first, last + 1))
     gradients = []
-    for shape, size in reversed(measured.gradients.values()):  # backward comes to the last ones first
+    # backward reaches the last ones first
+    for shape, size in reversed(measured.gradients.values()):
         fits = re.compile(rf"\w\[{', '.join(map(str, shape))}\]")
         number = next((number for number in free if fits.search(plan.steps[number])), None)
         if number is not None:
@@ -114,7 +124,8 @@ def step_of(measured: Measured, plan: MemoryPlan, lengths: list[int]) -> Step:
 
 
 def _seconds(call: list[dict[str, Any]], lengths: list[int]) -> list[float]:
-    """The seconds of each step of the plan. lengths: how many steps each segment of a call has."""
+    """The seconds of each step of the plan. lengths: the number of steps of each segment of a call.
+    """
     seconds, base = [0.0] * sum(lengths), 0
     for profile, length in zip(call, lengths, strict=True):
         for step in profile["steps"]:
@@ -125,7 +136,9 @@ def _seconds(call: list[dict[str, Any]], lengths: list[int]) -> list[float]:
 
 
 def figures(step: Step, plan: MemoryPlan, state: int, network: Network) -> dict[str, Any]:
-    """What the table and ``--json`` tell of one traced function. state: bytes of its optimizers."""
+    """Returns the figures of one traced function for the table and ``--json``. state: bytes of its
+    optimizers.
+    """
     result: Forecast = forecast(step, network, _core.bucket_sizes())
     whole = plan.planned_bytes + largest_pair(result.buckets)
     return {
@@ -147,7 +160,8 @@ def figures(step: Step, plan: MemoryPlan, state: int, network: Network) -> dict[
 
 
 def _saved_by_parts(step: Step, state: int, processes: int) -> int:
-    """What `fully_shard` takes: of parameters and state a process has its part, and its part of all gradients waits for the update.
+    """Returns the bytes that `fully_shard` saves: a process has its part of parameters and state,
+    and its part of all gradients waits for the update.
 
     A layer's whole gradients are in the plan already, and its gathered parameters lie where those lay.
     """
@@ -192,7 +206,7 @@ def run(script: str, arguments: list[str], processes: int, bandwidth: float, lat
         deliver(spec, tensor, grad, group)
 
     trace._measured, trace._planned_by, grad_manager._deliver, launcher._runs_here = [], measurer, noted, True
-    # Every call is to run the kernels that it is measured with.
+    # Every call must run the kernels with which it is measured.
     switches = {"MEGJIT_COMPILE": "sync", **variables(Place("127.0.0.1", 0, world_size=1, rank=0, device=0), 1, token="")}
     try:
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

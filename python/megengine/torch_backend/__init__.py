@@ -1,7 +1,7 @@
 """``torch.compile(model, backend="megjit", options={"memory_limit": "2GB"})``: PyTorch's programs on this runtime.
 
 Dynamo and AOTAutograd give forward and backward as graphs of ATen operations; each becomes a program whose memory is planned before it
-runs. PyTorch is not installed with this package, which asks for it here alone.
+runs. PyTorch is not installed with this package; only this folder imports it.
 
 options:
 
@@ -38,7 +38,8 @@ __all__ = ["Step", "backend", "step"]
 _OPTIONS = {"memory_limit", "opt_level", "numerics", "fallback"}
 
 
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # torch's words
+# torch's names
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 def _tell_of_mode(mode: Any) -> None:
@@ -48,10 +49,12 @@ def _tell_of_mode(mode: Any) -> None:
 
 
 def backend(graph: Any, example_inputs: Any, *, options: dict[str, Any] | None = None, **more: Any) -> Any:
-    """What ``torch.compile`` calls. ValueError for an option, or a mode, that does not exist."""
+    """Compiles a graph for ``torch.compile``. ValueError for an option, or a mode, that does not
+    exist.
+    """
     given = {**(options or {}), **more}
     _tell_of_mode(given.pop("mode", None))
-    given.pop("name", None)  # in torch's logs
+    given.pop("name", None)  # torch's logs use the name
     if unknown := given.keys() - _OPTIONS:
         raise ValueError(f"megjit has no option {sorted(unknown)[0]!r}; it has {', '.join(sorted(_OPTIONS))}")
     fallback = bool(given.pop("fallback", True))

@@ -1,4 +1,6 @@
-"""ATen operators on our tensors: what graphs of AOTAutograd have beyond the tables of `fx.torchlike`, or need more results of."""
+"""ATen operators on our tensors that graphs of AOTAutograd have and `fx.torchlike` lacks, or gives
+fewer results of.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def convolution_backward(
     window: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     kernel, image = w._tuple_shape[-rank:], x._tuple_shape[-rank:]
     bias = F.sum(dy, axis=[0, *range(2, rank + 2)]) if mask[2] else None
-    if transposed:  # is the gradient of a convolution, whose gradient is the convolution
+    # a transposed convolution is the gradient of a convolution, and its gradient is a convolution
+    if transposed:
         data = ops.conv(dy, w, **window) if mask[0] else None
         return data, ops.conv_backward_filter(dy, x, kernel=kernel, **window) if mask[1] else None, bias
     data = ops.conv_backward_data(dy, w, input_shape=image, **window) if mask[0] else None
@@ -48,7 +51,7 @@ def _scale_of(x: Tensor, weight: Tensor | None) -> Tensor:
 def batch_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
-    """(result, mean, reciprocal deviation, new running mean, new running variance)."""
+    """Returns (result, mean, reciprocal deviation, new running mean, new running variance)."""
     weight, bias = _scale_of(x, weight), F.zeros((x._tuple_shape[1],)) if bias is None else bias
     if not training:
         factor = ops.rsqrt(running_var + eps) * weight
@@ -63,7 +66,7 @@ def batch_norm(
 
 
 def batch_norm_without_statistics(x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float) -> tuple[Tensor, ...]:
-    """(result, mean, reciprocal deviation)."""
+    """Returns (result, mean, reciprocal deviation)."""
     zeros = F.zeros((x._tuple_shape[1],))
     return batch_norm(x, weight, bias, zeros, zeros, True, momentum, eps)[:3]
 
@@ -81,7 +84,7 @@ def batch_norm_backward(
 
 
 def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
-    """(result, mean, reciprocal deviation), the last two with axes of extent 1."""
+    """Returns (result, mean, reciprocal deviation), the last two with axes of extent 1."""
     axes = list(range(x.ndim - len(shape), x.ndim))
     wide = x.astype("float32")
     mean = F.mean(wide, axis=axes, keepdims=True)
@@ -95,7 +98,7 @@ def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Ten
 def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, size: int, groups: int, eps: float
 ) -> tuple[Tensor, ...]:
-    """(result, mean, reciprocal deviation), the last two (n, groups)."""
+    """Returns (result, mean, reciprocal deviation), the last two (n, groups)."""
     parts = x.reshape(n, groups, -1)
     mean = F.mean(parts, axis=2, keepdims=True)
     centred = parts - mean
@@ -112,7 +115,9 @@ def group_norm(
 def attention(
     q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, is_causal: bool = False, *, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> tuple[Tensor, ...]:
-    """(result, logarithm of the sums). Scores are in float32, as torch has them: in bfloat16 ours would be rounded."""
+    """Returns (result, logarithm of the sums). Scores are in float32, as torch has them: in
+    bfloat16 ours would be rounded.
+    """
     more, options = _attention_options(q, dropout, is_causal, attn_mask, scale)
     return tuple(ops.attention(*_wide(q, k, v), *more, **options))
 
@@ -125,14 +130,14 @@ def attention_backward(
     return tuple(ops.attention_grad(*_wide(q, k, v, y, lse, dy), *more, **options))
 
 
-# On GPUs torch has another operation for it, whose sums have rows of multiples of 32, and whose masks of dropout come from two numbers.
+# On GPUs torch has another operation for it: rows of sums are padded to multiples of 32, and dropout's masks come from two numbers.
 _ROWS_OF_SUMS = 32
 
 
 def attention_on_gpus(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, with_sums: bool, dropout: float = 0.0, is_causal: bool = False, *, scale: float | None = None
 ) -> tuple[Tensor, ...]:
-    """(result, logarithm of the sums, seed, offset)."""
+    """Returns (result, logarithm of the sums, seed, offset)."""
     y, sums = attention(q, k, v, dropout, is_causal, attn_mask=bias, scale=scale)
     more = -sums._tuple_shape[-1] % _ROWS_OF_SUMS
     sums = F.pad(sums, ((0, 0), (0, 0), (0, more))) if with_sums else sums[:, :, :0]
@@ -174,7 +179,7 @@ def _attention_options(
 
 
 def dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """(result, what was kept)."""
+    """Returns (result, mask of the kept elements)."""
     if train is False or p == 0:
         return x, F.ones(x._tuple_shape).astype("bool")
     mask = ops.dropout_mask(default_random_state().key(), shape=x._tuple_shape, drop_prob=p)
@@ -228,12 +233,13 @@ TABLE: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 # torch multiplies each expert's own rows, ours all rows by all experts.
 _BETTER_THERE = {"_grouped_mm"}
-# Draw from a generator.
+# Operations that draw from a generator.
 RANDOM = {"native_dropout", "rand", "bernoulli"}
 
 
 def function_of(name: str) -> Callable[..., Any] | None:
-    """What computes ``aten.<name>``, such as "add.Tensor"; None where torch does."""
+    """Returns the function that computes ``aten.<name>``, such as "add.Tensor"; None if torch does.
+    """
     packet = name.partition(".")[0]
     if packet in _BETTER_THERE:
         return None

@@ -1,4 +1,6 @@
-"""What `DistributedDataParallel` holds beside the programs of its module: buckets, which are as large as the gradients that they gather."""
+"""Counts the buckets of `DistributedDataParallel`, which are as large as the gradients that they
+gather.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import Any
 
 from ._private import active_ddp
 
-_bytes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of each such module that has called a graph of ours
+# module that has called a graph of ours -> bytes of its buckets
+_bytes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def bucket_bytes() -> int:

@@ -1,4 +1,6 @@
-"""What the tensors of a graph take, by what torch knows of them before anything runs, and what a refused limit says."""
+"""Computes the bytes of a graph's tensors from what torch knows before anything runs, and writes
+refusals of limits.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,18 @@ from ._buckets import bucket_bytes
 from ._partition import Part, name_of, place_of, tensors_in, values_with_sizes
 from ._private import free_symbols, free_unbacked_symbols
 
-Bounds = Mapping[Any, int]  # of sizes that data decides, by their symbols
-# Their results have at most as many rows, or elements, as one operand has elements.
+Bounds = Mapping[Any, int]  # symbol of a size that data decides -> its bound
+# Operations whose results have at most as many rows, or elements, as one operand has elements.
 _SELECT = {"nonzero", "masked_select", "index", "_unique2", "unique_dim", "unique_consecutive", "_unique"}
 
 
-BOUNDS = "megjit_bounds"  # a graph's meta: those of the graph that it was parted from
+BOUNDS = "megjit_bounds"  # key of a graph's meta: the bounds of the graph that it is a part of
 
 
 def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:
-    """The most that sizes can be that data decides. MemoryError, with the operation, for a tensor of a size without a bound."""
+    """Returns the bounds of sizes that data decides. MemoryError, with the operation, for a tensor
+    of a size without a bound.
+    """
     bounds: dict[Any, int] = dict(graph.meta.get(BOUNDS, {}))
     for node in graph.graph.nodes:
         values = values_with_sizes(node.meta.get("val"))
@@ -49,7 +53,7 @@ def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:
 
 
 def _most(extent: Any, bounds: Bounds) -> int:
-    """The largest value of a product of sizes: at their bounds, or where they are 0."""
+    """Returns the largest value of a product of sizes: at their bounds, or at 0."""
     if isinstance(extent, int):
         return extent
     expression = extent.node.expr
@@ -57,12 +61,14 @@ def _most(extent: Any, bounds: Bounds) -> int:
 
 
 def bytes_of(value: Any, bounds: Bounds) -> int:
-    """The elements of all tensors in it."""
+    """Returns the bytes of all tensors in a tree."""
     return sum(_most(each.numel(), bounds) * each.element_size() for each in tensors_in(value))
 
 
 class Places:
-    """Where values of a graph in parts lie, as long as torch and programs of ours take turns: what a program gives has memory of its own, what torch gives may be a view."""
+    """Tells which memory holds each value while torch and programs of ours take turns: results of
+    our programs have memory of their own, those of torch may be views.
+    """
 
     def __init__(self, graph: fx.GraphModule, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -76,7 +82,7 @@ class Places:
         self._bytes[place] = max(self._bytes.get(place, 0), bytes_of(node.meta.get("val"), self._bounds) if size is None else size)
 
     def bytes_at(self, nodes: Iterable[fx.Node], but: Iterable[fx.Node] = ()) -> int:
-        """What values take, each memory once, beside that of others."""
+        """Returns the bytes of values without the memory of others; each memory counts once."""
         places = {self._place[node] for node in nodes if node in self._place}
         return sum(self._bytes[place] for place in places - {self._place[node] for node in but if node in self._place})
 
@@ -86,7 +92,9 @@ class Places:
             self._put(node, node)
 
     def run_torchs(self, part: Part) -> int:
-        """The most that tensors take while torch runs it: what it reads throughout. Not what an operation has within."""
+        """Returns the most bytes of tensors while torch runs a part, which keeps its inputs. Memory
+        inside an operation does not count.
+        """
         shared: dict[Any, Any] = {}  # torch's memory -> place
         for node in part.reads:
             shared.update((memory, self._place[node]) for memory, _ in self._memory(node) if node in self._place)
@@ -107,7 +115,7 @@ class Places:
         return most
 
     def _memory(self, node: fx.Node) -> list[tuple[Any, int]]:
-        """For each tensor: what its memory is known by, and its bytes."""
+        """Returns for each tensor the address of its storage, and its bytes."""
         tensors = [each for each in tensors_in(node.meta.get("val")) if each.layout is torch.strided]
         return [(each.untyped_storage()._cdata, self._extent(each)) for each in tensors]
 
@@ -132,18 +140,21 @@ def owners_of(beside: int) -> list[tuple[int, str]]:
 
 
 _SMALLER = "or take a smaller batch"
-_OUTSIDE = re.compile(r"^(inputs, parameters and results take [^(]*)\(")  # what a plan's refusal begins with
+# the beginning of a plan's refusal
+_OUTSIDE = re.compile(r"^(inputs, parameters and results take [^(]*)\(")
 
 
 def bytes_needed(error: MemoryError) -> int:
-    """By a refused limit's error; 0 for another error."""
+    """Returns the bytes that a refused limit's error names; 0 for another error."""
     return (isinstance(error, OutOfMemoryError) and error.needed) or 0
 
 
 def refusal(
     needed: int, limit: int, why: str, beside: Sequence[tuple[int, str]], fix: str = _SMALLER, bound: int | None = None, proof: str = ""
 ) -> OutOfMemoryError:
-    """beside: bytes, and who has them, that are part of what is needed. bound: that no plan goes below; None for what is needed whatever is planned."""
+    """beside: bytes that are part of what is needed, each with its holder. bound: bytes that no
+    plan goes below; None if planning changes nothing.
+    """
     told = "; ".join(text.format(count) for count, text in beside if count)
     if bound is not None:
         why += f"; no plan is below {_core.bytes_text(bound, needed)}: {proof}"
@@ -152,7 +163,9 @@ def refusal(
 
 
 def told_with(error: MemoryError, limit: int, beside: Sequence[tuple[int, str]], kinds: str) -> MemoryError:
-    """The error of a plan for what is left of a limit, with the figures of the whole. kinds: what arguments and results take by kind."""
+    """Returns the error of a plan for the rest of a limit, with the figures of the whole. kinds:
+    bytes of arguments and results by kind.
+    """
     if not isinstance(error, OutOfMemoryError) or not error.needed:
         return error
     more = sum(count for count, _ in beside)

@@ -1,4 +1,6 @@
-"""One graph of AOTAutograd as torch calls it: programs of ours, and torch where it has what we lack."""
+"""One graph of AOTAutograd as torch calls it: programs of ours, and torch for operations that we
+lack.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,15 @@ from ._program import Program, release_torchs, release_unused
 from ._strides import has_fixed_sizes
 from ._views import read_memory_of_owners
 
-_MOST_NAMED = 6  # operations in a warning
+_MOST_NAMED = 6  # the most operations in a warning
 under_way: list[int] = []  # bytes of calls whose operations torch runs just now, which may call other graphs
 
 
 class Compiled:
     """Calls of a graph with a list of arguments, which the call empties.
 
-    options: of `jit.trace`. fallback: what we lack is torch's, with one warning that names it; else RuntimeError. seen: how many of the first results
+    options: the options of `jit.trace`. fallback: whether torch runs what we lack, with one warning
+    that names it; else RuntimeError. seen: how many of the first results
     the user's program sees, which have torch's strides.
     """
 
@@ -59,8 +62,9 @@ class Compiled:
         self._left = reasons_against(graph)
         self._is_told = False
         self._bounds = bounds_of(graph) if self._limit else {}
-        self._planned: dict[int, int] = {}  # by what is kept beside
-        self.quick: Callable[[list[Any]], list[Any] | None] | None = None  # as of a program
+        self._planned: dict[int, int] = {}  # bytes kept beside -> bytes planned
+        # a quick call, as `Program` has it
+        self.quick: Callable[[list[Any]], list[Any] | None] | None = None
         self._may_be_quick = True
         self._prepare()
 
@@ -80,12 +84,12 @@ class Compiled:
         return Program(part.graph, self._options, originals=part.originals, strided=strided, outside=self._outside())
 
     def _outside(self) -> list[OutsideProgram]:
-        """What plans say of the operations that are left to torch."""
+        """Returns what plans say about the operations that are left to torch."""
         left = {node: why for node, why in self._left.items() if node.target is not operator.getitem}
         return [OutsideProgram(_named(node), why, _bytes_if_fixed(tensors_of(node))) for node, why in left.items()]
 
     def _names(self) -> str:
-        """What is left to torch, and why."""
+        """Returns the operations that are left to torch, with reasons."""
         named = list(dict.fromkeys(f"{place_of(node)} ({why})" for node, why in self._left.items() if node.target is not operator.getitem))
         return "; ".join(named[:_MOST_NAMED]) + (f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
 
@@ -108,7 +112,9 @@ class Compiled:
         return results
 
     def without_limit(self) -> Callable[[list[Any]], list[Any]]:
-        """The same as a function of one frame, for small graphs, whose calls cost more than what they compute."""
+        """Returns the call as a function of one frame, for small graphs, whose calls cost more than
+        their computation.
+        """
 
         def run(arguments: list[Any]) -> list[Any]:
             if self.quick:
@@ -120,7 +126,9 @@ class Compiled:
         return run
 
     def plan(self, beside: int = 0) -> int:
-        """The bytes that a call takes, by what the graph knows of its tensors, and the most that data lets them have. MemoryError if it cannot keep the limit."""
+        """Returns the bytes of a call for the tensors' known sizes, and for the largest sizes that
+        data allows. MemoryError if it cannot keep the limit.
+        """
         while beside not in self._planned:
             try:
                 self._planned[beside] = beside + self._whole.plan(beside).planned_bytes if self._whole else self._plan_parts(beside)
@@ -129,13 +137,15 @@ class Compiled:
         return self._planned[beside]
 
     def bytes_of(self, node: fx.Node) -> int:
-        """What it takes at most."""
+        """Returns the bytes that a node's value takes at most."""
         return bytes_of(node.meta.get("val"), self._bounds)
 
     def _leave(self, error: Unsupported) -> None:
-        """What a part turns out to lack, when it is recorded, is torch's too; what has run until then has changed nothing."""
+        """Leaves to torch an operation that a part turns out to lack while it is recorded. What ran
+        before has changed nothing.
+        """
         alike = [error.node]
-        if re.search("float64|int64", str(error)):  # nor will others of these dtypes be computed
+        if re.search("float64|int64", str(error)):  # other operations of these dtypes fail, too
             dtypes = [tensor.dtype for tensor in tensors_of(error.node)]
             alike += [node for node in self.graph.graph.nodes if node.target is error.node.target and [tensor.dtype for tensor in tensors_of(node)] == dtypes]
         for node in alike:
@@ -171,7 +181,9 @@ class Compiled:
             under_way.pop()
 
     def _needed_by_parts(self) -> list[tuple[int, int]]:
-        """For each part: the bytes that wait meanwhile for other parts, and those that it takes if torch runs it. Arguments wait throughout: their caller holds them."""
+        """Returns for each part the bytes that wait for other parts meanwhile, and its own if torch
+        runs it. Arguments always wait, as the caller holds them.
+        """
         inputs = self.graph.graph.find_nodes(op="placeholder")
         results = {each for each in self.graph.graph.output_node().args[0] if isinstance(each, fx.Node)}
         places, alive, needs = Places(self.graph, self._bounds), dict.fromkeys(inputs), []
@@ -187,7 +199,9 @@ class Compiled:
         return needs
 
     def _plan_parts(self, beside: int) -> int:
-        """The bytes of the part that needs most, with what waits for others. MemoryError that names the part, if they are too many."""
+        """Returns the bytes of the part that needs most, with values that wait for other parts.
+        MemoryError that names the part, if they are too many.
+        """
         most, refused = 0, list[MemoryError]()
         for (part, run), (waiting, needed) in zip(self._parts, self._needs, strict=True):
             try:
@@ -210,11 +224,11 @@ class Compiled:
 
 
 def _named(node: fx.Node) -> str:
-    """The operation, and the line as plans show lines."""
+    """Returns the operation, and its line as plans show it."""
     return f"{node.target} {user_line_of(node)}" if line_of(node) else str(node.target)
 
 
 def _bytes_if_fixed(tensors: Iterable[torch.Tensor]) -> int:
-    """Each once; 0 where sizes change."""
+    """Returns the bytes of tensors, each counted once; 0 if sizes change."""
     found = {id(each): each for each in tensors}.values()
     return bytes_of(list(found), {}) if all(map(has_fixed_sizes, found)) else 0

@@ -1,4 +1,6 @@
-"""Which values cross from forward to backward, so that both keep a limit: cuts of the joint graph, judged by our own plans."""
+"""Chooses the values that cross from forward to backward so that both keep a limit: cuts of the
+joint graph, judged by our plans.
+"""
 
 from __future__ import annotations
 
@@ -36,26 +38,31 @@ from ._strides import has_fixed_sizes
 from ._views import source_of
 
 Pair = tuple[fx.GraphModule, fx.GraphModule]
-# Shares of the limit that the joint graph is planned for, one after the other. Its plan has what the two graphs have, but for what they give each other.
+# Shares of the limit that the joint graph is planned for, one after the other. Its plan holds what
+# the two graphs hold, except values that cross between them.
 _PARTS = (1.0, 0.8, 0.6, 0.4, 0.2)
-_TRIES = 3  # of a limit that a refusal names
-REFUSED = "megjit_refused"  # a forward graph's meta: why no cut keeps the limit
-PLANNED = "megjit_planned"  # likewise: both graphs as they were planned
-SEEN = "megjit_seen"  # likewise: how many of its first results torch's programs see, which the others go by
-# Free to compute again from what they show, which may be kept anyway.
+_TRIES = 3  # to find the limit that a refusal names
+REFUSED = "megjit_refused"  # key of a forward graph's meta: why no cut keeps the limit
+PLANNED = "megjit_planned"  # key of the same meta: both graphs as they were planned
+SEEN = "megjit_seen"  # key of the same meta: the number of first results that torch's programs see
+# These are free to compute again from the values that they view, which may be kept anyway.
 _VIEWS = {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "alias", "detach"}
 
 
 def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[bool], int], breaks: bool) -> Callable[..., Pair]:
-    """What AOTAutograd asks to cut a joint graph. options, fallback: as of `Compiled`. beside: bytes that other graphs keep for their backward just now; True: without what only cycles hold. breaks: another graph follows.
+    """Returns the function that AOTAutograd calls to cut a joint graph. options, fallback: those of
+    `Compiled`. beside: bytes that other graphs keep for their backward just now; True: without what
+    only cycles hold. breaks: another graph follows.
 
-    A graph that another one follows keeps half of what is left, if a cut does, and else the least.
+    A graph that another one follows keeps at most half of the remaining limit if a cut allows that,
+    and else the least.
     """
     limit = memory_limit_bytes(options.get("memory_limit"))
 
     def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> Pair:
         prepare(joint)
-        by_strides = len(with_strides(joint.graph, ())) > 0  # then backward reads what is kept by its strides
+        # backward then reads kept values by their strides
+        by_strides = len(with_strides(joint.graph, ())) > 0
         if not by_strides:
             lay_out(_forward(joint), joint.graph.output_node().args[0][:num_fwd_outputs])
         if limit and have_fixed_sizes(joint):
@@ -103,7 +110,9 @@ def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[bool]
 
 
 def _kept_when_raised(error: MemoryError, cuts: Callable[[int], Iterable[Pair]], options: dict[str, Any], beside: int) -> MemoryError:
-    """The refusal, or one with a larger figure: with the limit that it names some cut fits, though a plan of the whole proposes others then."""
+    """Returns the refusal, or one with a larger figure if needed, so that a cut fits the limit that
+    it names.
+    """
     for _ in range(_TRIES):
         limit, found = bytes_needed(error), list[MemoryError]()
         for pair in cuts(limit - beside):
@@ -116,18 +125,20 @@ def _kept_when_raised(error: MemoryError, cuts: Callable[[int], Iterable[Pair]],
 
 
 def _refused(pair: Pair, error: MemoryError) -> Pair:
-    pair[0].meta[REFUSED] = copy.copy(error)  # without its frames: it is kept as long as the graph
+    pair[0].meta[REFUSED] = copy.copy(error)  # a copy has no frames: it lives as long as the graph
     return pair
 
 
 def have_fixed_sizes(joint: fx.GraphModule) -> bool:
-    """Are all extents known, and the numbers among the arguments, as what the program makes of a tensor's value?"""
+    """Whether all extents are known, and all numbers among the arguments."""
     values = [node.meta.get("val") for node in joint.graph.nodes]
     return all(has_fixed_sizes(tensor) for value in values for tensor in tensors_in(value)) and not any(isinstance(value, SYMBOLIC) for value in values)
 
 
 def _crossing_bytes(forward: fx.GraphModule, count: int, bounds: Bounds) -> int:
-    """What forward keeps, beside what it is given and its first results, which others want."""
+    """Returns the bytes that forward keeps, without its arguments and its first results, which the
+    caller keeps anyway.
+    """
     kept = {node for node in forward.graph.output_node().args[0][count:] if isinstance(node, fx.Node) and node.op != "placeholder"}
     return sum(bytes_of(node.meta.get("val"), bounds) for node in kept)
 
@@ -144,7 +155,9 @@ def _refusal(pair: Sequence[Compiled], beside: int) -> MemoryError | None:
 
 
 def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dict[str, Any], more: dict[str, Any]) -> Iterator[Pair]:
-    """From the cheapest on: all is kept; torch's own choice; what plans of the joint graph keep; what cannot be computed again."""
+    """Iterates over cuts, the cheapest first: keep all; torch's own choice; what plans of the joint
+    graph keep; what cannot be computed again.
+    """
     yield _all_kept(joint, inputs, count, more)
     yield _without_views(joint, min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=count), count)
     known: list[set[fx.Node]] = []
@@ -163,12 +176,14 @@ def _cut_by_torch(joint: fx.GraphModule, inputs: Sequence[Any], count: int, more
 
 
 def _all_kept(joint: fx.GraphModule, inputs: Sequence[Any], count: int, more: dict[str, Any]) -> Pair:
-    """What backward reads."""
+    """Returns the values that backward reads."""
     return _without_views(joint, _cut_by_torch(joint, inputs, count, more), count)
 
 
 def _without_views(joint: fx.GraphModule, pair: Pair, count: int) -> Pair:
-    """The pair without views among what it keeps, which cost memory of their own: what they show is kept in their place, which may be an argument."""
+    """Replaces views among the kept values, which would take memory of their own, by the values
+    that they view, which may be arguments.
+    """
     by_name = {node.name: node for node in joint.graph.nodes}
     kept = [by_name[each.name] for each in pair[0].graph.output_node().args[0][count:]]
     shown = {_shown(node) for node in kept}
@@ -176,7 +191,9 @@ def _without_views(joint: fx.GraphModule, pair: Pair, count: int) -> Pair:
 
 
 def _changed_behind(joint: fx.GraphModule) -> set[fx.Node]:
-    """The arguments that forward's caller changes when it has run, as the program writes to them, and what lies in their memory: backward cannot read them."""
+    """Returns the arguments to which the program writes after forward, and values in their memory:
+    backward cannot read them.
+    """
     outputs = joint.graph.output_node().meta.get("desc") or ()
     inputs = [each.mutated_input for each in outputs if isinstance(each, InputMutationAOTOutput)]
     changed = {node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc") in inputs}
@@ -190,7 +207,7 @@ def _shown(node: fx.Node) -> fx.Node:
 
 
 def _kept_by_plan(joint: fx.GraphModule, count: int, options: dict[str, Any]) -> set[fx.Node] | None:
-    """The values of forward that lie in the arena when it ends, by a plan of the whole; None where there is none."""
+    """The values of forward that lie in the arena when it ends, by a plan of the whole; None if there is none."""
     if reasons_against(joint):
         return None
     try:
@@ -210,7 +227,9 @@ def _kept_by_plan(joint: fx.GraphModule, count: int, options: dict[str, Any]) ->
 
 
 def _end_of_forward(plan: MemoryPlan, results: Sequence[fx.Node]) -> int:
-    """The step that gives the last result. Views compute nothing and may stand anywhere, and a kernel has the name of one of its nodes."""
+    """Returns the step of forward's last result. Views compute nothing and may stand anywhere, and
+    a kernel has the name of one of its nodes.
+    """
     first: dict[str, int] = {}
     for number, step in enumerate(plan.steps):  # "%3 relu f32[8, 64] name"
         if step.split(" ")[1] != "reshape":
@@ -226,7 +245,7 @@ def _end_of_forward(plan: MemoryPlan, results: Sequence[fx.Node]) -> int:
 
 
 def _behind_gradients(graph: fx.Graph) -> set[fx.Node]:
-    """What depends on a gradient of a result."""
+    """Returns the nodes that depend on a gradient of a result."""
     behind: set[fx.Node] = set()
     for node in graph.nodes:
         if (node.op == "placeholder" and "tangents" in node.name) or not behind.isdisjoint(node.all_input_nodes):
@@ -235,13 +254,15 @@ def _behind_gradients(graph: fx.Graph) -> set[fx.Node]:
 
 
 def _forward(joint: fx.GraphModule) -> list[fx.Node]:
-    """What depends on no gradient of a result."""
+    """Returns the operations that depend on no gradient of a result."""
     behind = _behind_gradients(joint.graph)
     return [node for node in joint.graph.nodes if node not in behind and node.op == "call_function"]
 
 
 def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
-    """Forward and backward where these values cross, and what backward needs of random numbers; all else is computed again, just before it is read."""
+    """Returns forward and backward between which these values cross, and the random numbers that
+    backward needs. All others are computed again just before they are read.
+    """
     forward = set(_forward(joint))
     gradients = [each for each in joint.graph.output_node().args[0][count:] if isinstance(each, fx.Node)]
     changed = _changed_behind(joint)
@@ -265,7 +286,7 @@ def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
 
 
 def _compute_late(backward: fx.GraphModule) -> None:
-    """What needs no gradient comes just before its first reader. In place."""
+    """Moves operations that need no gradient to just before their first readers, in place."""
     graph = backward.graph
     behind = _behind_gradients(graph)
     calls = [node for node in graph.nodes if node.op == "call_function"]

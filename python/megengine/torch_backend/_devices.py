@@ -1,4 +1,6 @@
-"""Where a graph computes: on the host, or on one GPU, whose memory and streams are then torch's."""
+"""The device on which a graph computes: the host, or one GPU, whose memory and streams are then
+torch's.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def device_of(graph: fx.Graph) -> torch.device:
 
 
 def device_of_tensors(values: Iterable[Any]) -> torch.device:
-    """The first GPU that one of them lies on, else the host."""
+    """Returns the first GPU that one of the tensors lies on, else the host."""
     for value in values:
         if isinstance(value, torch.Tensor) and value.device.type == "cuda":
             return torch.device("cuda", value.device.index or 0)
@@ -34,13 +36,15 @@ def device_of_tensors(values: Iterable[Any]) -> torch.device:
 
 
 def is_on(device: torch.device, tensor: torch.Tensor) -> bool:
-    """Does a program there read it, or give it? A GPU's reads numbers of the host, as torch's operations do."""
+    """Whether a program on the device may read or return the tensor. A GPU's program reads numbers
+    of the host, as torch's operations do.
+    """
     return tensor.device == device or (tensor.device == HOST and tensor.dim() == 0)
 
 
 @functools.cache
 def why_not(device: torch.device) -> str:
-    """Why nothing is computed there; "" where it is."""
+    """Returns the reason why nothing is computed on the device; "" if it is."""
     if device.type not in ("cpu", "cuda"):
         return f"megjit does not compute on {device}"
     try:
@@ -56,30 +60,37 @@ _places: dict[torch.device, Place] = {}
 
 
 def place_on(device: torch.device) -> Place:
-    """One for each device. RuntimeError, with the library that is missing, where megjit has no such GPU."""
+    """Returns the one Place of a device. RuntimeError, with the missing library, if megjit has no
+    such GPU.
+    """
     if device not in _places:
         _places[device] = Place(device)
     return _places[device]
 
 
 def make_room(limit: int, needed: int) -> None:
-    """Before torch runs what needs so many bytes: our arenas go where they would be too much."""
+    """Frees our arenas if they would be too much beside ``needed`` bytes of torch's; called before
+    torch runs an operation.
+    """
     for place in _places.values():
         place.keep_idle_within(max(0, limit - needed))
 
 
 class Place:
-    """A device, what is exchanged with torch there, and where programs have what lives within their calls."""
+    """A device, its exchange of tensors with torch, and the arena that programs share within their
+    calls.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.is_host = device == HOST
         self.exchange = _core.Exchange(torch.Tensor) if self.is_host else _core.Exchange(torch.Tensor, device.index)
         self.name = self.exchange.place  # "" for the host
-        self._replays = weakref.WeakSet[Replay]()  # they share one arena, which goes with the last of them
+        # they share one arena, which the last of them frees
+        self._replays = weakref.WeakSet[Replay]()
 
     def share_arena(self, replay: Replay) -> Replay:
-        """Programs of one process run one after the other, so what lives within a call has one place."""
+        """Lets programs share one arena, because those of one process run one after the other."""
         if other := next(iter(self._replays), None):
             replay.share_arena(other)
         self._replays.add(replay)
@@ -91,7 +102,9 @@ class Place:
             any_of_them.traced._function.keep_idle_arenas_within(limit)
 
     def as_ours(self, value: Any) -> Any:
-        """A tensor over torch's memory, where that is as ours lies, else over a copy; anything else as it is."""
+        """Returns a tensor over torch's memory, or over a copy if its order is not ours; other
+        values unchanged.
+        """
         if not isinstance(value, torch.Tensor):
             return value
         readable = as_readable(value.detach())
@@ -101,7 +114,7 @@ class Place:
         return self.exchange.lent(readable)
 
     def absent(self, form: torch.Tensor) -> Tensor:
-        """A tensor for plans, in the form of one of the host that nobody has written, which takes no memory."""
+        """Returns a tensor for plans: an unwritten one of the host, which takes no memory."""
         ours: Tensor = _core.borrow(form)
         return ours if self.is_host else self.exchange.absent(ours)
 
@@ -117,12 +130,12 @@ class Place:
         return torch.cuda.default_generators[self.device.index]
 
     def seed(self) -> None:
-        """Our generator follows torch's."""
+        """Sets our generator from torch's."""
         if self.is_host:
             return seed_ours(int(torch.randint(2**31 - 1, ())))
-        generator = self._generator  # whose state is the host's: nothing waits for the GPU
+        generator = self._generator  # its state is on the host, so nothing waits for the GPU
         offset = generator.get_offset()
-        generator.set_offset(offset + 4)  # as after a kernel of torch's that draws
+        generator.set_offset(offset + 4)  # torch's kernels that draw advance the offset so
         return seed_ours(_mixed(generator.initial_seed(), offset))
 
     def random_state(self) -> Any:
@@ -136,7 +149,7 @@ class Place:
 
 
 def _mixed(*numbers: int) -> int:
-    """31 bits, all of which depend on all numbers (SplitMix64's steps)."""
+    """Mixes numbers into 31 bits, each of which depends on all numbers (SplitMix64's steps)."""
     state = 0
     for number in numbers:
         state = (state + number + 0x9E3779B97F4A7C15) & (2**64 - 1)
@@ -147,5 +160,5 @@ def _mixed(*numbers: int) -> int:
 
 
 def as_readable(value: torch.Tensor) -> torch.Tensor:
-    """The same, if it lies as tensors of ours do, else a copy that does."""
+    """Returns the tensor if it is in an order of ours, else a copy that is."""
     return value if lies_as_ours(value) else value.contiguous()

@@ -34,7 +34,8 @@ from ._private import (
 class _Lines(TorchFunctionMode):  # type: ignore[misc]  # torch has no types here
     """Notes the user's line and the layer of each operation, and of those that backward derives from it.
 
-    names: of the model's modules, by their ids. made: the line that made the step, which stands for the operations that no line of the user's calls.
+    names: the names of the model's modules, by their ids. made: the line that made the step; it
+    stands for operations that no line of the user calls.
     """
 
     def __init__(self, names: dict[int, str], made: str) -> None:
@@ -57,7 +58,10 @@ class _Lines(TorchFunctionMode):  # type: ignore[misc]  # torch has no types her
 
 
 class Whole(torch.nn.Module):  # type: ignore[misc]
-    """Tensors of a batch -> its loss. leaves, form: of (what the model is given, what the loss is given besides). mixed: the dtype of `torch.autocast`, if any. made: the line that made the step."""
+    """Tensors of a batch -> its loss. leaves, form: those of (the model's arguments, the loss's
+    further arguments). mixed: the dtype of `torch.autocast`, if any. made: the line that made the
+    step.
+    """
 
     def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], leaves: Sequence[Any], form: Any, mixed: torch.dtype | None, made: str) -> None:
         super().__init__()
@@ -81,7 +85,7 @@ class Whole(torch.nn.Module):  # type: ignore[misc]
 
 
 class Found(NamedTuple):
-    """What a graph gives, by the tensors that it is for."""
+    """The results of a graph, by the tensors that they belong to."""
 
     loss: Any
     gradients: dict[torch.Tensor, Any]
@@ -97,7 +101,8 @@ class Exported:
         givers = [node.meta["desc"] for node in graph.graph.find_nodes(op="placeholder")]
         names = [each.target for each in givers if isinstance(each, (ParamAOTInput, BufferAOTInput))]
         self.held = [own[name] for name in names]
-        self.names = {own[name]: name.removeprefix("model.") for name in names}  # as the user's model has them
+        # names in the user's model
+        self.names = {own[name]: name.removeprefix("model.") for name in names}
         output = graph.graph.output_node()
         self._takers: list[tuple[str, Any]] = []
         for node, each in zip(output.args[0], output.meta["desc"], strict=True):
@@ -123,7 +128,7 @@ class Exported:
                 loss = value
             elif kind == "buffer":
                 buffers[tensor] = value
-            elif kind == "gradient":  # of a tied parameter there are several
+            elif kind == "gradient":  # a tied parameter has several
                 gradients[tensor] = gradients[tensor] + value if tensor in gradients else value
         return Found(loss, gradients, buffers)
 

@@ -1,4 +1,4 @@
-"""What rows of the tables of ATen operators have in common."""
+"""Helpers of the rows in the tables of ATen operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..tensor import Tensor
 
 
 class Unsupported(Exception):
-    """A form of an operator that is left to torch; ``node``: where a graph has it."""
+    """Raised for a form of an operator that is left to torch; ``node``: its node in a graph."""
 
     def __init__(self, why: str, node: Any = None) -> None:
         super().__init__(why)
@@ -18,7 +18,8 @@ class Unsupported(Exception):
 
 
 def refuse_halves(x: Tensor) -> None:
-    """For sums of many elements, which torch keeps in float32."""
+    """Refuses float16 and bfloat16 operands of sums of many elements, which torch keeps in float32.
+    """
     if x.dtype.name in ("float16", "bfloat16"):
         raise Unsupported(f"of {x.dtype}, whose sums are in float32")
 

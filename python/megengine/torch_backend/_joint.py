@@ -1,4 +1,4 @@
-"""The joint graph of forward and backward, before it is cut: what is better written otherwise where both are seen."""
+"""Rewrites of the joint graph of forward and backward before it is cut."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def prepare(joint: fx.GraphModule) -> None:
-    """Max pooling's gradient finds the maxima again, so that no places cross; of dropout only what is kept crosses, and of batch norm no running statistics. In place."""
+    """Rewrites a joint graph in place so that less crosses: max pooling's gradient finds the maxima
+    again, dropout keeps only its mask, batch norm no running statistics.
+    """
     graph = joint.graph
     for node in graph.find_nodes(op="call_function", target=aten._native_batch_norm_legit_functional.default):
         _keep_statistics_wide(node)
@@ -37,7 +39,9 @@ def prepare(joint: fx.GraphModule) -> None:
 
 
 def _keep_what_is_drawn(node: fx.Node) -> None:
-    """`torch.utils.checkpoint` marks all in it to be computed again. What is drawn is kept instead: torch would draw it again with its own generator."""
+    """Keeps random draws that `torch.utils.checkpoint` marks to be computed again, as torch would
+    draw them again with its own generator.
+    """
     for each in (node, *parts_of_result(node)):
         if "recompute" in each.meta:
             each.meta["recompute"] = CheckpointPolicy.MUST_SAVE
@@ -46,7 +50,8 @@ def _keep_what_is_drawn(node: fx.Node) -> None:
 def separate_statistics(joint: fx.GraphModule) -> None:
     """Lets backward normalize a batch again without the running statistics, which forward's caller has changed by then. In place.
 
-    What is normalized, and its statistics, come from one operation, the new running statistics from another; as one program they are one again.
+    One operation gives the result and its statistics, another the new running statistics; in one
+    program they become one again.
     """
     graph = joint.graph
     for node in graph.find_nodes(op="call_function", target=aten._native_batch_norm_legit_functional.default):
@@ -69,7 +74,9 @@ def _filled(graph: fx.Graph, like: Any) -> fx.Node:
 
 
 def _keep_statistics_wide(node: fx.Node) -> None:
-    """Mean and deviation cross in float32, as eager mode has them, whatever the batch is in: where its gradient alone reads them."""
+    """Lets mean and deviation cross in float32, as in eager mode, for every dtype of the batch, if
+    only its gradient reads them.
+    """
     results = list(node.meta["val"])
     for user in node.users:
         if user.args[1] in (1, 2) and all(each.target is aten.native_batch_norm_backward.default for each in user.users):
@@ -84,7 +91,7 @@ def _pools_plainly(node: fx.Node, rank: int) -> bool:
 
 
 def _forget_places(graph: fx.Graph, node: fx.Node) -> None:
-    """No places stand for those that are found again."""
+    """Drops places that backward finds again."""
     places: Any = node.args[-1]
     with graph.inserting_before(node):
         none = graph.call_function(aten.full.default, ([0], 0), {"dtype": torch.int64})

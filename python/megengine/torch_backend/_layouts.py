@@ -1,4 +1,6 @@
-"""Which values of a joint graph cross from forward to backward in the order in which convolutions work, (N, spatial..., C)."""
+"""Chooses the values of a joint graph that cross from forward to backward in the order of
+convolutions, (N, spatial..., C).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,15 @@ from ._partition import name_of, tensors_in
 from ._strides import channels_last, has_fixed_sizes
 
 _MAKE = {"convolution"}
-# Beside what works element by element: results lie as their first operand does.
+# Operations, beside element-wise ones, whose results have the order of their first operand.
 _FOLLOW = {
     "_native_batch_norm_legit_functional", "max_pool2d_with_indices", "avg_pool2d", "cat", "constant_pad_nd", "native_dropout",
 }  # fmt: skip
 
 
 def lay_out(forward: Iterable[fx.Node], seen: Collection[Any]) -> None:
-    """Plans values that forward gives, and backward takes (`node.meta["val"]`), as they are made: in this order or row-major. In place.
+    """Plans values that cross (`node.meta["val"]`) in the order in which they are made, this one or
+    row-major; changes the graph in place.
 
     forward: nodes of a joint graph, in their order. seen: those that the user's program sees as torch has planned them.
     """

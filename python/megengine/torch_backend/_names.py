@@ -1,4 +1,6 @@
-"""What the user's program calls the tensors and the layers of a graph, for plans and errors."""
+"""Names of the tensors and layers of a graph as the user's program calls them, for plans and
+errors.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from ._private import PlainAOTInput, TangentAOTInput, source_of_argument
 
 _NOT_THE_USERS = (*(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__)), "<")
 _KEPT = "kept values"
-# What a plan says that arguments of a kind are for.
+# Kind of an argument -> its use in plans.
 _USES = {"parameters": "parameter", "buffers": "state", _KEPT: "activation", "gradients of results": "gradient"}
-# What the results of a graph are, by the class of what AOTAutograd says of them.
+# The kind of each result of a graph, by the class of AOTAutograd's description.
 _RESULTS = {"GradAOTOutput": "gradients", "SavedForBackwardsAOTOutput": _KEPT, "InputMutationAOTOutput": "new values of buffers"}
 NAMED = "megjit_named"  # an argument's meta: its `Named`
 

@@ -1,4 +1,6 @@
-"""Forward and backward of one graph, as AOTAutograd compiles them, and what pairs that live together keep."""
+"""Forward and backward of one graph, as AOTAutograd compiles them, and the values that pairs keep
+at the same time.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,21 @@ from ._names import Named, name_arguments
 from ._private import default_partition, sequence_number
 from ._sizes import Alone, Planned, Sizes, are_known_by_call
 
-Bytes = Mapping[int, int]  # of memory, by its address
+Bytes = Mapping[int, int]  # address of memory -> its bytes
 
 
 class Call:
-    """A call of forward, as long as something lives that it keeps for its backward."""
+    """A call of forward, which lives as long as anything that it keeps for its backward."""
 
     def __init__(self, backward: Compiled | None, saved: Sequence[Any]) -> None:
-        """backward: what is still to run, and was planned for. saved: the arguments that it is given, too."""
+        """backward: the planned graph that is still to run. saved: arguments of this call that it
+        also gets.
+        """
         self.backward, self.saved = backward, _bytes_at(saved)
         self.held: dict[int, int] = {}
         # Others may hold these for longer: they do not tell how long the call lives.
         self.given = _bytes_at(each for each in saved if isinstance(each, torch.Tensor) and each.is_leaf and not each.requires_grad)
-        self.sequence = sequence_number()  # of the node that autograd has for it, if it has one
+        self.sequence = sequence_number()  # the number of its node in autograd, if it has one
 
 
 _held: dict[int, Call] = {}
@@ -44,17 +48,21 @@ class Pair:
     """The compilers that AOTAutograd asks for one graph of dynamo's."""
 
     def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any] = (), breaks: bool = False, named: Sequence[Named] = ()) -> None:
-        """inputs: of the call that asks for it. breaks: whether another graph follows, for which there must be room. named: what the program calls the arguments."""
+        """inputs: the inputs of the call that asks for it. breaks: whether another graph follows,
+        for which there must be room. named: the program's names of the arguments.
+        """
         self._named = named
         self._options, self._fallback = options, fallback
         self._is_limited = bool(memory_limit_bytes(options.get("memory_limit")))
         self._given = _bytes_at(inputs)
         self._cut = partitioner(options, fallback, lambda living: _living_others(self._given) if living else _others(self._given), breaks)
         self._sizes: Sizes | None = None
-        self._planned: Planned | None = None  # of sizes that do not change
+        self._planned: Planned | None = None  # the plan of sizes that do not change
 
     def partition(self, joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Cuts a joint graph into forward and backward, as AOTAutograd asks for it; under a limit, those of a call are cut when it comes, if sizes change, or if what others keep just now leaves no room."""
+        """Cuts a joint graph into forward and backward, for AOTAutograd. Under a limit, they are
+        cut at each call if sizes change, or if values of others leave no room just now.
+        """
         name_arguments(joint, self._named)
         by_call = self._is_limited and are_known_by_call(joint)
         if not by_call or have_fixed_sizes(joint):
@@ -68,7 +76,7 @@ class Pair:
         def cut(joint: fx.GraphModule) -> Planned:
             pair = self._cut(joint, (), num_fwd_outputs=num_fwd_outputs)
             if refused := pair[0].meta.get(REFUSED):
-                raise copy.copy(refused)  # what is raised keeps its callers' frames, and this is kept
+                raise copy.copy(refused)  # a raised error keeps frames, so a copy is raised
             return Planned(pair[0].meta.pop(PLANNED), num_fwd_outputs)
 
         self._sizes = Sizes(joint, num_fwd_outputs, cut)
@@ -95,7 +103,7 @@ class Pair:
     def forward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         if refused := graph.meta.get(REFUSED):
             return refusing(refused)
-        if SEEN not in graph.meta and not self._sizes:  # it has no backward, from which it was parted
+        if SEEN not in graph.meta and not self._sizes:  # a part without a backward
             return self.alone(graph, _)
         if not self._is_limited:
             return boxed(self._compiled(graph).without_limit())
@@ -111,7 +119,9 @@ class Pair:
         return self._sizes.filled(planned, results) if self._sizes else results
 
     def _ready(self, arguments: list[Any]) -> tuple[Planned, Call, int]:
-        """Programs of these sizes, and what others keep beside forward. MemoryError, before anything runs, if one of both cannot keep the limit."""
+        """Returns programs of these sizes, and the bytes that others keep beside forward.
+        MemoryError, before anything runs, if forward or backward cannot keep the limit.
+        """
         planned = self._sizes.planned(arguments) if self._sizes else self._planned
         if planned is None:
             raise RuntimeError("a forward ran before its programs were planned; this is a bug of megjit")
@@ -153,12 +163,14 @@ def _collected(ready: Callable[[list[Any]], _Found], arguments: list[Any]) -> _F
 
 
 def _keep_limit(planned: Planned, call: Call, arguments: list[Any], beside_forward: int) -> None:
-    """MemoryError, before anything runs, if forward or backward could not keep the limit, or another backward beside what this call keeps."""
+    """Raises MemoryError, before anything runs, if forward or backward could not keep the limit, or
+    another backward beside what this call keeps.
+    """
     refused = []
     waiting = {number: each for number, each in _held.items() if each.backward}
     later = _sources(arguments, min(each.sequence for each in waiting.values())) if waiting else set()
     checks = [(planned.forward, beside_forward), (planned.backward, _others(call.saved))]
-    # Those that this one's arguments come from run when its own backward has run.
+    # Backward passes of calls that gave this one's arguments run after its own.
     checks += [(each.backward, _others(each.saved, number) + planned.keeps) for number, each in waiting.items() if each.backward and each.sequence not in later]
     for each, beside in checks:
         try:
@@ -170,7 +182,9 @@ def _keep_limit(planned: Planned, call: Call, arguments: list[Any], beside_forwa
 
 
 def _sources(values: Iterable[Any], oldest: int) -> set[int]:
-    """The numbers of the nodes of autograd that gave values, and of those before them, as far as ``oldest``."""
+    """Returns the numbers of autograd's nodes that gave these values, and of the nodes before them,
+    down to ``oldest``.
+    """
     waiting = [each.grad_fn for each in values if isinstance(each, torch.Tensor) and each.grad_fn is not None]
     found: set[int] = set()
     seen: set[Any] = set()
@@ -195,7 +209,9 @@ def _bytes_at(values: Iterable[Any]) -> dict[int, int]:
 
 
 def _others(given: Bytes, without: int | None = None) -> int:
-    """Bytes that calls keep meanwhile, but for those that are given to this one, and those of one call; of calls within which this one is made; and of buckets."""
+    """Returns the bytes that other calls keep meanwhile, without values given to this call; those
+    of enclosing calls; and those of buckets.
+    """
     kept: dict[int, int] = {}
     for number, call in _held.items():
         if number != without:
@@ -204,7 +220,7 @@ def _others(given: Bytes, without: int | None = None) -> int:
 
 
 def _living_others(given: Bytes) -> int:
-    """The same without what only cycles hold."""
+    """Returns the same bytes without values that only cycles hold."""
     if _others(given):
         gc.collect()
     return _others(given)
@@ -229,7 +245,8 @@ def _let_go(number: int, address: int) -> None:
 
 
 def boxed(call: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """A function as torch takes what a compiler gives: marked as one of a list."""
+    """Marks a function as one that takes its arguments in a list, which torch expects of compilers.
+    """
     call._boxed_call = True  # type: ignore[attr-defined]  # torch's protocol
     return call
 

@@ -1,4 +1,6 @@
-"""Which operations of an ATen graph are left to torch, and the graph as parts that take turns: ours, torch's."""
+"""Finds the operations of an ATen graph that are left to torch, and cuts the graph into parts that
+take turns: ours, torch's.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from ._pools import has_places
 from ._private import free_unbacked_symbols
 from ._reductions import WITHOUT_PLACES
 
-# By torch's dtypes.
+# Sets of torch's dtypes.
 DTYPES = {
     torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float64: "float64", torch.int64: "int64",
     torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
 }  # fmt: skip
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a call gives
-# What computes no float64 here.
+# Operations that do not compute float64 here.
 _NOT_IN_DOUBLE = re.compile(r"(addmm|mm|bmm|baddbmm|convolution|_?softmax|_log_softmax|native_.*norm|_scaled_dot|.*pool|upsample|grid_sampler|lstm|gru)")
 # Kernels of these for GPUs have elements of 32 bits at most.
 _NARROW_ON_GPUS = {"sort", "argsort", "topk", "kthvalue", "median", "cumsum", "cumprod", "index_add", "scatter_add", "index_put"}
@@ -39,25 +41,27 @@ def name_of(node: fx.Node) -> str:
 
 
 def line_of(node: fx.Node) -> str:
-    """The line of the program that asks for it, such as 'File "net.py", line 3, in forward'; "" if torch has not noted it."""
+    """Returns the line of the program that calls an operation, such as 'File "net.py", line 3, in
+    forward'; "" if torch has not noted it.
+    """
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip().startswith("File")]
     return next((line for line in reversed(lines) if _TORCHS not in line), lines[-1] if lines else "")
 
 
 def place_of(node: fx.Node) -> str:
-    """The operation, and the line of the program and the layer that ask for it."""
+    """Returns the operation, and the line and the layer of the program that call it."""
     line = line_of(node)
     return f"{node.target}, {line}{_in_layer(node)}" if line else str(node.target)
 
 
 def short_line_of(node: fx.Node) -> str:
-    """The line, as errors and plans of ours show lines: "net.py:3 in forward"."""
+    """Returns the line as our errors and plans show it: "net.py:3 in forward"."""
     found = re.match(r'File "(.*)", line (\d+), in (.*)', line_of(node))
     return f"{found[1]}:{found[2]} in {found[3]}" if found else str(node.target)
 
 
 def user_line_of(node: fx.Node) -> str:
-    """The same with the layer: "net.py:3 in forward (layers.0)"."""
+    """Returns the line and the layer: "net.py:3 in forward (layers.0)"."""
     return short_line_of(node) + _in_layer(node)
 
 
@@ -76,7 +80,7 @@ def values_with_sizes(value: Any) -> list[Any]:
 
 
 def tensors_of(node: fx.Node) -> Iterable[torch.Tensor]:
-    """What it gives and takes."""
+    """Returns the tensors that a node reads and makes."""
     return (tensor for each in (node, *node.all_input_nodes) for tensor in tensors_in(each.meta.get("val")))
 
 
@@ -92,7 +96,8 @@ def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             return dict.fromkeys(calls, "an operation that writes to what it is given")  # nothing may move past it
     in_double = [node for node in calls if any(tensor.dtype is torch.float64 for tensor in tensors_of(node))]
-    if any(_NOT_IN_DOUBLE.match(name_of(node)) for node in in_double):  # torch computes all of it: turns cost more than they give
+    # torch computes the whole graph, as taking turns costs more than it saves
+    if any(_NOT_IN_DOUBLE.match(name_of(node)) for node in in_double):
         left.update(dict.fromkeys(in_double, "float64 beside products or norms of it"))
     for node in calls:
         if node not in left and (why := _by_data(node) or _reason(node, left, graph, device)):
@@ -101,30 +106,33 @@ def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
 
 
 def _by_data(node: fx.Node) -> str:
-    """Sizes and numbers that the values of tensors decide are known in a run alone, and each of them would be a program of its own."""
+    """Returns the reason against a size or number that tensors' values decide: only a run knows it,
+    and each would need its own program.
+    """
     if any(free_unbacked_symbols(value) for each in (node, *node.all_input_nodes) for value in values_with_sizes(each.meta.get("val"))):
         return "a size that data decides"
     return ""
 
 
 def is_check(node: fx.Node) -> bool:
-    """Does it raise where a tensor holds 0?"""
+    """Whether it raises if a tensor holds 0."""
     return name_of(node).startswith("_assert_async")
 
 
 def is_random(node: fx.Node) -> bool:
-    """Does it draw from a generator, so that it gives other values when it is computed again?"""
+    """Whether it draws from a generator, so that it gives other values when it is computed again.
+    """
     if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False
     names = [each.name for each in node.target._schema.arguments]
     if "dropout_p" not in names:
         return True
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    return given.get("dropout_p", 0) != 0  # attention draws nothing without it
+    return given.get("dropout_p", 0) != 0  # without dropout attention draws nothing
 
 
 def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, device: torch.device) -> str:
-    if node.target is operator.getitem:  # what a call gives goes with the call
+    if node.target is operator.getitem:  # a part of a result goes with its call
         return left.get(node.all_input_nodes[0], "")
     for each in (node, *node.all_input_nodes):
         value = each.meta.get("val", getattr(graph, str(each.target), None) if each.op == "get_attr" else None)
@@ -178,21 +186,26 @@ def _has_places(node: fx.Node) -> bool:
 
 
 def _reads_by_strides(node: fx.Node) -> bool:
-    """Does it name elements by where they lie, in memory that does not lie as ours? (Others that read memory are refused when they are recorded.)"""
+    """Whether it addresses elements by strides, in memory whose order is not ours. (Others that
+    read memory are refused when they are recorded.)
+    """
     if not name_of(node).startswith("as_strided"):
         return False
     value = node.args[0].meta["val"]
-    has_offset = not isinstance(node.args[-1], (list, tuple, type(None)))  # which counts from the start of the memory
+    # the offset counts from the start of the memory
+    has_offset = not isinstance(node.args[-1], (list, tuple, type(None)))
     return not value.is_contiguous() or (has_offset and value.storage_offset() != 0)
 
 
 def parts_of_result(node: fx.Node) -> list[fx.Node]:
-    """What takes one result of several out of a call; it goes with the call."""
+    """Returns the nodes that take one result out of several; they go with the call."""
     return [user for user in node.users if user.target is operator.getitem]
 
 
 def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:
-    """The values that need torch's strides: what the user's program sees, and all where an operation reads memory by strides."""
+    """Returns the values that need torch's strides: those that the user's program sees, or all if
+    an operation reads memory by strides.
+    """
     reads_memory = any(_reads_by_strides(node) for node in graph.nodes)
     return {node for node in (graph.nodes if reads_memory else seen) if isinstance(node, fx.Node)}
 
@@ -222,9 +235,9 @@ class Part:
 
 
 def parts_of(whole: fx.GraphModule, left: dict[fx.Node, str]) -> list[tuple[Part, bool]]:
-    """Parts in the order in which they run, and of each whether it is torch's.
-
-    Ours have even levels, torch's odd ones, and none is below what it reads: so what has one level can run together.
+    """Returns the parts in the order in which they run, each with whether it is torch's. Ours have
+    even levels, torch's odd ones; a node's level is at least that of its inputs, so that nodes of
+    one level can run together.
     """
     levels: dict[fx.Node, int] = {}
     for node in whole.graph.nodes:

@@ -63,12 +63,12 @@ def put(x: Tensor, index: Tensor, values: Tensor, accumulate: bool = False) -> T
 # -- windows, diagonals, strides
 
 
-_MOST_SLICES = 16  # of which windows are put together: what torch shows by strides is a copy here
-_MOST_COPIES = 4  # of each element, where places are gathered
+_MOST_SLICES = 16  # the most slices that are joined to copy windows, which torch shows by strides
+_MOST_COPIES = 4  # the most copies of an element when places are gathered
 
 
 def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
-    """Windows along an axis, whose elements become the last axis."""
+    """Returns windows along an axis; their elements become the last axis."""
     if not x.ndim:
         return x.reshape(1)[:size]
     dim, shape = dim % x.ndim, x._tuple_shape
@@ -87,7 +87,9 @@ def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
 
 
 def _on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> tuple[list[Tensor], tuple[int, ...], int]:
-    """Where the elements of a diagonal lie along two axes, these axes in order, and which axis indexing gives them."""
+    """Returns the places of a diagonal's elements along two axes, these axes in order, and the axis
+    that indexing gives them.
+    """
     dim1, dim2 = dim1 % x.ndim, dim2 % x.ndim
     rows, columns = x._tuple_shape[dim1], x._tuple_shape[dim2]
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -109,7 +111,7 @@ def diagonal_scatter(x: Tensor, part: Tensor, offset: int = 0, dim1: int = 0, di
 
 
 def _places_by_strides(size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
-    """Where elements lie in a line."""
+    """Returns the places of elements in one line."""
     places = F.full((1,) * len(size), offset, dtype="int32")
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         line = (np.arange(extent) * step).astype(np.int32)
@@ -127,7 +129,9 @@ def _span(size: Sequence[int], stride: Sequence[int]) -> int:
 
 
 def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
-    """Elements of row-major memory. Outer axes that do not overlap are made by slices, so that places are told for the others alone."""
+    """Returns elements of row-major memory. Slices make outer axes that do not overlap, so that
+    only the others need places.
+    """
     offset = offset or 0
     _check_inside(x, size, stride, offset)
     if 0 in size:
@@ -176,7 +180,9 @@ def masked_scatter_backward(dy: Tensor, mask: Tensor, sizes: Sequence[int]) -> T
 
 
 def _ranks(mask: Tensor, shape: Sequence[int]) -> Tensor:
-    """How many true elements of a mask, repeated up to ``shape``, stand in front of each one that is true; 0 for the others."""
+    """Returns for each true element of a mask, repeated up to ``shape``, the number of true ones
+    before it; 0 for the others.
+    """
     given = (1,) * (len(shape) - mask.ndim) + mask._tuple_shape
     outer = max((axis + 1 for axis, extent in enumerate(given) if extent != 1), default=0)  # the axes behind it are true, or false, as a whole
     rest = math.prod(shape[outer:])
@@ -191,7 +197,8 @@ def _ranks(mask: Tensor, shape: Sequence[int]) -> Tensor:
 
 @along_axis
 def scatter_reduce(x: Tensor, dim: int, where: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-    """Sums and means of what goes to a place, with what is there or without."""
+    """Computes sums and means of the values that go to each place, with or without the value there.
+    """
     if reduce not in ("sum", "mean"):
         raise Unsupported(f"{reduce}, for which megjit would sort")
     if not where.size:
@@ -239,7 +246,9 @@ def embedding_bag(
     weight: Tensor, indices: Tensor, offsets: Tensor, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
     factors: Tensor | None = None, with_end: bool = False, padding_idx: int = -1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """(result, the bag of each index, the sizes of bags, these again): sums are told without the last three, as by torch."""
+    """Returns (result, the bag of each index, the sizes of bags, these again); sums have only the
+    result, as in torch.
+    """
     refuse_halves(weight)
     if mode == 2 or sparse:
         raise Unsupported("maxima of bags, or a sparse gradient")

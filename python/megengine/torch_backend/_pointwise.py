@@ -1,4 +1,4 @@
-"""ATen operators of elements: special functions, and those that need more than a name."""
+"""Element-wise ATen operators: special functions, and others that need more than a name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._forms import Unsupported
 
 
 def _in_float32(x: Tensor) -> Tensor:
-    """For formulas that have the digits of float32."""
+    """Computes in float32 a formula that needs its digits."""
     if x.dtype.name == "float64":
         raise Unsupported("in float64")
     return x.astype("float32")
@@ -55,7 +55,7 @@ def _bessel(order: int, scaled: bool) -> Callable[[Tensor], Tensor]:
 
 
 def polygamma(n: int, x: Tensor) -> Tensor:
-    """Derivatives of digamma: itself, and the first.
+    """Computes digamma or its first derivative.
 
     Abramowitz & Stegun 1964, 6.4.6 and 6.4.12; below 1/2 by the reflection 6.4.7.
     """
@@ -84,7 +84,7 @@ def round_to_decimals(x: Tensor, *, decimals: int) -> Tensor:
 
 
 def _extreme_but_nan(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Of two numbers, or the one that is a number."""
+    """Returns the larger or smaller of two numbers; of a number and a NaN, the number."""
 
     def choose(x: Tensor, y: Tensor) -> Tensor:
         if x.dtype.kind in "biu":
@@ -95,7 +95,9 @@ def _extreme_but_nan(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[
 
 
 def hypot(x: Tensor, y: Tensor) -> Tensor:
-    """Squares would overflow: the smaller number is divided by the larger one."""
+    """Computes the hypotenuse by dividing the smaller number by the larger one, as squares would
+    overflow.
+    """
     large, small = F.maximum(F.abs(x), F.abs(y)), F.minimum(F.abs(x), F.abs(y))
     length = large * F.sqrt(1 + F.square(small / F.where(large == 0, F.ones_like(large), large)))
     return F.where(F.isinf(x) | F.isinf(y), F.full_like(large, math.inf), length)
@@ -115,7 +117,7 @@ def _scaled_sum(product: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Te
 
 
 def _sum_of_products(a: Tensor, b: Tensor) -> Tensor:
-    """As one product, of matrices beside each other."""
+    """Computes a sum of products as one product of matrices beside each other."""
     count, rows, inner = a._tuple_shape
     return F.matmul(F.transpose(a, (1, 0, 2)).reshape(rows, count * inner), b.reshape(count * inner, b._tuple_shape[2]))
 

@@ -17,11 +17,11 @@ from ..fx.torchlike import FUNCTIONS
 from ..tensor import Tensor
 from ._forms import Unsupported
 
-_MOST_PLACES = 1 << 24  # which float32 counts exactly
+_MOST_PLACES = 1 << 24  # float32 counts so far exactly
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
-    """By spatial axis, where one number may stand for all."""
+    """Returns a number for each spatial axis; one number may stand for all."""
     return tuple(value) * (count // len(value)) if isinstance(value, Sequence) else (value,) * count
 
 
@@ -45,7 +45,7 @@ def _of_batches(rank: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _places_of_maxima(x: Tensor, y: Tensor, pool: Callable[[Tensor], Tensor], pick: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Where maxima lie in an image that is flattened: the first of equal ones, the last NaN."""
+    """Returns the places of maxima in a flattened image: the first of equal ones, the last NaN."""
     extents = x._tuple_shape[2:]
     if math.prod(extents) > _MOST_PLACES:
         raise Unsupported("with places of so large an image")
@@ -58,7 +58,7 @@ def _places_of_maxima(x: Tensor, y: Tensor, pool: Callable[[Tensor], Tensor], pi
 def _max_pool(rank: int) -> Callable[..., Any]:
     @_of_batches(rank)
     def pool(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
-        """(result, places)."""
+        """Returns (result, places)."""
         y = FUNCTIONS[f"max_pool{rank}d"](x, kernel, stride or kernel, padding, dilation, ceil_mode)
         if not has_places(x.dtype.name, x._tuple_shape[2:], dilation) or not y.size:  # nobody reads them
             return y, F.zeros(y._tuple_shape, dtype="int32")
@@ -74,14 +74,14 @@ def _max_pool(rank: int) -> Callable[..., Any]:
 
 
 def has_places(dtype: str, extents: Sequence[int], dilation: Any) -> bool:
-    """Are places of maxima found in such windows of images of these extents?"""
+    """Whether places of maxima can be found in such windows of images of these extents."""
     return dtype in ("float32", "float16", "bfloat16") and set(np.ravel(dilation)) <= {1} and math.prod(extents) <= _MOST_PLACES
 
 
 def _adaptive_max_pool(rank: int) -> Callable[..., Any]:
     @_of_batches(rank)
     def pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """(result, places)."""
+        """Returns (result, places)."""
         size = _each(size, rank)
         y, wide = ops.adaptive_max_pool(x, output=size), x.astype("float32")
         return y, _places_of_maxima(
@@ -115,7 +115,7 @@ def _max_pool_backward(rank: int) -> Callable[..., Any]:
 
 
 def _widened(x: Tensor, beyond: Sequence[int]) -> Tensor:
-    """With what never is a maximum behind it."""
+    """Pads the end of each axis with -inf, which is never a maximum."""
     return F.nn.pad(x, ((0, 0), (0, 0), *((0, each) for each in beyond)), constant_value=-math.inf) if any(beyond) else x
 
 
@@ -123,7 +123,7 @@ def _widened(x: Tensor, beyond: Sequence[int]) -> Tensor:
 
 
 def _beyond(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[int]:
-    """By how much the last windows of ceil_mode reach beyond the padding, by axis."""
+    """Returns how far the last windows of ceil_mode reach beyond the padding, by axis."""
     sizes = zip(x._tuple_shape[2:], dy._tuple_shape[2:], kernel, stride, padding, strict=True)
     return [max(0, (count - 1) * step + window - extent - 2 * pad) for extent, count, window, step, pad in sizes]
 
@@ -146,7 +146,7 @@ def avg_pool_backward(
 
 
 def _divisors(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], with_padding: bool, divisor: int | None) -> Any:
-    """How many elements each window counts."""
+    """Returns the number of elements that each window counts."""
     if divisor:
         return divisor
     counts = []
@@ -195,7 +195,7 @@ def _adaptive_avg_pool_backward(rank: int) -> Callable[..., Any]:
 
 
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -> Tensor:
-    """Halves are too coarse for places."""
+    """Samples images in float32, because halves are too coarse for places."""
     return FUNCTIONS["grid_sampler"](x, grid.astype("float32"), mode, padding, aligned)
 
 
@@ -209,7 +209,9 @@ def grid_sampler_backward(dy: Tensor, x: Tensor, grid: Tensor, mode: int, paddin
 
 
 def _at_border(grid: Tensor, extents: Sequence[int], padding: int, aligned: bool) -> Tensor:
-    """Which places have no gradient: those at the middle of an outermost element, or farther out."""
+    """Returns a mask of the places without a gradient: at the middle of an outermost element, or
+    farther out.
+    """
     lines = []
     for axis, extent in enumerate(reversed(extents)):
         at = in_pixels(grid[..., axis], extent, aligned)

@@ -1,4 +1,4 @@
-"""What megjit takes of torch that torch does not promise to keep: all of it is here, for the releases KNOWN."""
+"""Uses of torch's private interfaces, all in this file, for the releases KNOWN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ KNOWN = ("2.14", "2.15")  # `make test-torch` runs with each
 
 
 def check_release(version: str) -> None:
-    """ImportError for a torch that is older than what is known; one warning for a newer one."""
+    """Raises ImportError for a torch that is too old; warns once about a newer one than those
+    known.
+    """
     first, last, own = (tuple(int(part) for part in each.split(".")[:2]) for each in (KNOWN[0], KNOWN[-1], version))
     known = " to ".join(dict.fromkeys((KNOWN[0], KNOWN[-1])))
     if own < first:
@@ -66,7 +68,9 @@ __all__ = [
 
 @functools.cache
 def decompositions() -> dict[Any, Any]:
-    """What becomes simpler operations before our tables see it. One table for all graphs: torch looks through all operations where one is made."""
+    """Returns the decompositions that run before our tables see a graph. One table serves all
+    graphs, because torch looks through all operations to make one.
+    """
     rules = dict[Any, Any](core_aten_decompositions())
     # Its rule gives weights in place of the logarithms of sums, which backward reads.
     rules.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
@@ -75,7 +79,8 @@ def decompositions() -> dict[Any, Any]:
 
 
 def _whole_if_unknown(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that leaves an operation as it is where it asks for a number that data decides."""
+    """Wraps a rule so that it leaves an operation unchanged if it needs a number that data decides.
+    """
 
     @functools.wraps(rule)
     def apply(*args: Any, **kwargs: Any) -> Any:
@@ -88,7 +93,9 @@ def _whole_if_unknown(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_one_attention(device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """Within it torch traces attention on GPUs as one operation, not as that of the library that suits the card, dtype and sizes."""
+    """Lets torch trace attention on GPUs as one operation, not as that of a library for the card,
+    dtype and sizes.
+    """
     if device.type != "cuda":
         return contextlib.nullcontext()
     return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
@@ -105,11 +112,13 @@ def active_ddp() -> Any:
 
 
 def source_of_argument(node: Any) -> str:
-    """Where dynamo found an argument of its graph: "L['self']._modules['layers']._parameters['weight']"; "" if it does not say."""
+    """Returns the expression by which dynamo found an argument of its graph:
+    "L['self']._modules['layers']._parameters['weight']"; "" if it does not say.
+    """
     return str(getattr(getattr(node, "_dynamo_source", None), "name", ""))
 
 
 def breaks_behind(graph: Any) -> bool:
-    """Does dynamo end this graph within a function, so that another one follows?"""
+    """Whether dynamo ends this graph within a function, so that another one follows."""
     reason = getattr(graph, "compile_subgraph_reason", None)
     return bool(getattr(reason, "graph_break", False))

@@ -1,4 +1,4 @@
-"""An ATen graph as a program of ours: what its values become, and the calls."""
+"""An ATen graph as a program of ours: its recording, and its calls."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def release_unused(limit: int) -> None:
 
 
 def _name_of(graph: fx.GraphModule) -> str:
-    """As plans and errors call it: "forward from net.py:3 in forward"."""
+    """Returns the name in plans and errors: "forward from net.py:3 in forward"."""
     line = next((short_line_of(node) for node in graph.graph.nodes if line_of(node)), "")
     is_backward = any("tangents" in node.name for node in graph.graph.find_nodes(op="placeholder"))
     return ("backward" if is_backward else "forward") + (f" from {line}" if line else "")
 
 
-_MOST_REPLAYS = 16  # of one graph: what others keep beside it may differ in each call, and is a limit of its own
+_MOST_REPLAYS = 16  # of a graph: each amount that others keep beside it has a limit of its own
 # These ops add small integers and truth values in 64 bits.
 _ADDING_IN_64_BITS = {"sum", "prod", "cumsum", "cumprod"}
 
@@ -76,9 +76,10 @@ _ADDING_IN_64_BITS = {"sum", "prod", "cumsum", "cumprod"}
 class Program:
     """Calls of one graph.
 
-    options: of `jit.trace`. originals: of a part of a graph, the nodes that its own stand for. line_of: what names a node in plans and errors.
+    options: the options of `jit.trace`. originals: for a part of a graph, the nodes that its own
+    stand for. line_of: names a node in plans and errors.
     strided: the results that get the strides that torch has planned; others, which no program of the user's sees, lie as they are made.
-    outside: what torch runs of the same graph, for plans.
+    outside: the part of the graph that torch runs, for plans.
     What lies in another order of axes than ours is read, or given, as its transpose; other strides are copied, and the copies count under a limit.
     """
 
@@ -95,15 +96,18 @@ class Program:
         self._originals = originals or {}
         self.place = place_on(device_of(graph.graph))
         self._limit = memory_limit_bytes(options.get("memory_limit"))
-        if self._limit and self.place.is_host:  # blocks of up to 1 MiB take what they need, too: what is free counts
+        # blocks of up to 1 MiB grow as needed, so free memory counts
+        if self._limit and self.place.is_host:
             _core.set_memory_growth(2**21, 0, 0.0, "cpu0:0")
-        self._checks = [node for node in graph.graph.nodes if is_check(node)]  # whose conditions come behind the results
+        # their conditions come after the results
+        self._checks = [node for node in graph.graph.nodes if is_check(node)]
         given = self._given = [*graph.graph.output_node().args[0], *(node.args[0] for node in self._checks)]
         first = {node: place for place, node in reversed([*enumerate(given)]) if isinstance(node, fx.Node)}
         self._chosen = [place for place, node in enumerate(given) if first.get(node, place) == place]  # each value once
         results = [given[place] for place in self._chosen]
         rows = {place: row for row, place in enumerate(self._chosen)}
-        self._rows = [rows[first.get(node, place)] for place, node in enumerate(given)]  # of the results, by what is asked for
+        # for each wanted result its row
+        self._rows = [rows[first.get(node, place)] for place, node in enumerate(given)]
         self._expected = [node.meta.get("val") if isinstance(node, fx.Node) else node for node in results]
         self._strided = [node in strided for node in results]
         inputs = graph.graph.find_nodes(op="placeholder")
@@ -113,7 +117,8 @@ class Program:
         self._unread = {place for place, node in enumerate(inputs) if not node.users}
         self._named = [name_of_argument(node) for node in inputs]
         places = {node: place for place, node in enumerate(inputs)}
-        self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
+        # for each result the argument that it is, if any
+        self._passed_on = [places.get(node) for node in results]
         self._copied += _bytes_of_shared(results)
         self._views = Views(graph, results, strided)
         self._result_orders: dict[int, tuple[int, ...]] = {}
@@ -130,14 +135,15 @@ class Program:
         if self._copied:
             self._outside.append(OutsideProgram("copies of arguments and results", "strides that are not row-major in any order of axes, or memory of another value", self._copied))
         self._is_plain = self._takes_tensors_alone and not (self._checks or self.draws or self._limit or self._orders or self._result_orders or self._views)
-        # The next call, of a plain program whose results could all be shared: empties the arguments, or gives None and leaves them.
+        # Runs the next call of a plain program whose results can all be shared; empties the arguments, or returns None and leaves them.
         self.quick: Callable[[list[Any]], list[Any] | None] | None = None
         self._replays: dict[tuple[Any, ...], tuple[Replay, dict[Any, list[Any]]]] = {}
         self._constants: dict[str, Tensor] = {}
 
     def __call__(self, arguments: list[Any], beside: int = 0, waiting: int = 0) -> list[Any]:
         """beside: bytes that other graphs hold meanwhile; waiting: those that other parts of this one do. Both are taken from the limit."""
-        turned = {place: order for place, order in self._orders.items() if not lies_as_ours(arguments[place])}  # of other parts, some lie as they were made
+        # values of other parts may lie as they were made
+        turned = {place: order for place, order in self._orders.items() if not lies_as_ours(arguments[place])}
         shown = [each.detach().permute(turned[place]) if place in turned else each for place, each in enumerate(arguments)] if turned else arguments
         given, left = self.place.exchange.ours(shown)
         for place in left:
@@ -172,7 +178,7 @@ class Program:
         return results[:count]
 
     def _by_copies(self, arguments: list[Any], form: list[Any], found: list[Tensor], theirs: list[Any]) -> list[Any]:
-        """The results, of which some are no tensors, are arguments, or cannot be given away as they lie."""
+        """Returns the results if some are no tensors, are arguments, or must be copied."""
         pairs = zip(found, theirs, strict=True)
         results = [next(pairs) if each is Tensor else (each, None) for each in form]
         same = [None if place is None else arguments[place] for place in self._passed_on]
@@ -184,7 +190,8 @@ class Program:
     def plan(self, beside: int = 0, waiting: int = 0) -> MemoryPlan:
         """The plan of a call with tensors as the graph has them, all of known sizes. MemoryError for a limit that cannot be kept."""
         values = [node.meta.get("val") for node in self._graph.graph.find_nodes(op="placeholder")]
-        with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
+        # torch compiles in a mode in which tensors have no memory; unwritten memory takes none
+        with unset_fake_temporarily():
             values = [value.permute(self._orders[place]) if place in self._orders else value for place, value in enumerate(values)]
             given = [self.place.absent(_unwritten(v)) if isinstance(v, torch.Tensor) else v for v in values]
             replay, _, tensors = self._replay(given, beside + waiting, self._orders)
@@ -195,11 +202,13 @@ class Program:
                 raise self._told(error, beside, waiting) from None
 
     def _told(self, error: MemoryError, beside: int, waiting: int) -> MemoryError:
-        """A limit that is refused, of which a plan gets the rest."""
+        """Returns the refusal of a limit of which the plan gets only the rest."""
         return told_with(error, self._limit, [*owners_of(beside), (waiting, OTHER_PARTS), (self._copied, COPIES)], kinds_text(self._graph.graph))
 
     def _replay(self, given: list[Any], beside: int, turned: dict[int, tuple[int, ...]]) -> tuple[Replay, dict[Any, list[Any]], list[Tensor]]:
-        """The program, its results but for tensors by the shapes of arguments, and its arguments. Sizes are numbers of it: there is one for each of their values."""
+        """Returns the program for the arguments' shapes, its results that are no tensors, and its
+        arguments. Sizes are constants in a program, so each value of them has its own.
+        """
         limit = max(1, self._limit - beside - self._copied) if self._limit else None
         if self._takes_tensors_alone:
             tensors, sizes = given, (limit, *turned)
@@ -239,7 +248,9 @@ class Program:
                 _core.set_name(value, name)
 
     def interpret(self, arguments: list[Any], with_checks: bool = True) -> list[Any]:
-        """The graph's results, then the conditions of its checks, in a recording. Unsupported, with the node, for a form that we do not have."""
+        """Records the graph; returns its results, then the conditions of its checks. Unsupported,
+        with the node, for a form that we do not have.
+        """
         known: dict[fx.Node, Any] = {}
         rest = iter(arguments)
         for node in self._graph.graph.nodes:
@@ -280,12 +291,14 @@ class Program:
         return self._constants[name]
 
 
-# Multiply by an operand without axes, or divide by one, before they round it to halves.
+# Operations that multiply by an operand without axes, or divide by one, before rounding it to halves.
 _KEEPING_THE_SECOND = {"mul", "div"}
 
 
 def _in_torchs_dtype(node: fx.Node, values: Sequence[Any]) -> list[Any]:
-    """The operands of a pointwise operator. One without axes does not make others wider, and torch rounds it to their dtype first."""
+    """Returns the operands of a pointwise operator. An operand without axes does not make others
+    wider; torch first rounds it to their dtype.
+    """
     made = [each.meta["val"] for each in node.args if isinstance(each, fx.Node) and isinstance(each.meta["val"], torch.Tensor)]
     flat, wide = ({each.dtype for each in made if bool(each.ndim) == has_axes} for has_axes in (False, True))
     if not (flat and wide):
@@ -311,18 +324,21 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def _bytes_of_copy(value: Any) -> int:
-    """What two of it take more than one, if it has to be copied; elements that are in many places count once."""
+    """Returns the bytes of a copy, if one is needed; elements that are in many places count once.
+    """
     if not isinstance(value, torch.Tensor) or not has_fixed_sizes(value) or lies_as_ours(value):
         return 0
     return value.element_size() * math.prod(extent for extent, step in zip(value.shape, value.stride(), strict=True) if step)
 
 
-# Give the memory of what they are given.
+# These return the memory of their arguments.
 _SHARING = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze", "alias", "detach", "clone", "lift_fresh_copy", "_to_copy"}
 
 
 def _bytes_of_shared(results: Iterable[Any]) -> int:
-    """The bytes of results whose memory is an argument's, or another result's: each is copied, for torch may write to it."""
+    """Returns the bytes of results in the memory of an argument, or of another result: each is
+    copied, as torch may write to it.
+    """
     groups: dict[fx.Node, list[fx.Node]] = {}
     for node in results:
         if isinstance(node, fx.Node) and node.op == "call_function":
@@ -336,33 +352,38 @@ def _bytes_of_shared(results: Iterable[Any]) -> int:
 
 
 def _unwritten(expected: torch.Tensor) -> torch.Tensor:
-    """As calls will have it, by its shape, dtype and order; what is not written takes no memory."""
+    """Returns a tensor with the shape, dtype and order that calls will have; unwritten pages take
+    no memory.
+    """
     memory = torch.empty(expected.shape, dtype=getattr(torch, DTYPES[expected.dtype]), device="cpu")
     return channels_last(memory) if is_channels_last(expected) else memory
 
 
 def _laid_out(value: Any, expected: Any) -> Any:
-    """A result in the order of memory that torch has planned for it, where that is one of ours."""
+    """Returns a result in the memory order that torch has planned for it, if that is one of ours.
+    """
     if isinstance(value, Tensor) and isinstance(expected, torch.Tensor) and is_channels_last(expected):
         return ops.relayout(value, layout="channels_last")
     return value
 
 
 def _wanted(place: Place, expected: torch.Tensor, strided: bool, passed_on: int | None) -> _core.Wanted:
-    """How a result is torch's without a copy. One that is an argument is no result of ours."""
+    """Returns the form in which torch takes a result without a copy; none for a result that is an
+    argument.
+    """
     dtype = DTYPES.get(expected.dtype)
     is_same = passed_on is None and dtype is not None and getattr(torch, dtype) is expected.dtype and expected.device == place.device
     return _core.Wanted(dtype if is_same else None, _known_steps(expected) if strided else None)
 
 
 def _known_steps(expected: torch.Tensor) -> list[int] | None:
-    """None where only calls know them, or where one element is in many places."""
+    """Returns the strides; None if only calls know them, or one element is in many places."""
     steps = expected.stride()
     return list(steps) if all(isinstance(step, int) and step for step in (*expected.shape, *steps)) else None
 
 
 def as_theirs(place: Place, value: Any, expected: Any, strided: bool = True) -> Any:
-    """A copy, in the dtype that torch has planned for it, and with its strides."""
+    """Returns a copy in the dtype and with the strides that torch has planned."""
     if not isinstance(value, Tensor):
         return value
     lent, device = place.lent(value), expected.device
@@ -372,7 +393,9 @@ def as_theirs(place: Place, value: Any, expected: Any, strided: bool = True) -> 
 
 
 def _settled(value: Any, expected: Any) -> Any:
-    """In the dtype that torch has for it. Unsupported where a part is missing or no number, or the shape is another one."""
+    """Casts results to torch's dtypes. Unsupported if a part is missing or not a number, or a shape
+    differs.
+    """
     if isinstance(expected, (tuple, list)):
         if not isinstance(value, (tuple, list)) or len(value) != len(expected):
             raise Unsupported("with other results")

@@ -1,4 +1,4 @@
-"""ATen operators along axes: sums, order, running sums, distances of rows."""
+"""ATen operators along axes: sums, sorting, running sums, distances of rows."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def var_mean(x: Tensor, dims: Any = None, *, correction: float = 1, keepdim: boo
 
 @along_axis
 def sort(x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> tuple[Tensor, Tensor]:
-    """(values, places), equal ones in their order."""
+    """Returns (values, places), equal ones in their order."""
     if x.dtype.itemsize < 4:
         raise Unsupported(f"of {x.dtype}, where equal ones would change places")
     return tuple(FUNCTIONS["sort"](x, dim, descending))
 
 
-# Which of equal elements these find, torch does not promise: a graph that reads it is torch's (`_partition`).
+# torch does not promise which of equal elements these find, so torch runs a graph that reads it (`_partition`).
 WITHOUT_PLACES = {"median.dim", "nanmedian.dim", "kthvalue.default"}
 
 
@@ -64,7 +64,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[T
 
 @along_axis
 def median(x: Tensor, dim: int = 0, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The lower one of two that are in the middle; NaN where there is one."""
+    """Returns the median, the lower of two in the middle; NaN if there is one."""
     dim = dim % x.ndim
     ordered, count = _in_order(x, dim), x._tuple_shape[dim]
     middle, last = cut(ordered, dim, (count - 1) // 2, (count + 1) // 2), cut(ordered, dim, count - 1, count)
@@ -74,7 +74,7 @@ def median(x: Tensor, dim: int = 0, keepdim: bool = False) -> tuple[Tensor, Tens
 
 @along_axis
 def nanmedian(x: Tensor, dim: int = 0, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The median of what is not NaN; NaN where all is."""
+    """Computes the median of all numbers but NaN; NaN if there are no others."""
     if x.dtype.kind in "iu":
         return median(x, dim, keepdim)
     dim = dim % x.ndim
@@ -98,7 +98,8 @@ def _settled(y: Tensor, dim: int, keepdim: bool) -> Tensor:
 
 @along_axis
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
-    """By sums of 1, 2, 4, ... elements, so that each keeps its digits beside larger ones.
+    """Adds sums of 1, 2, 4, ... elements, so that small numbers keep their digits beside large
+    ones.
 
     Hillis & Steele 1986, "Data Parallel Algorithms".
     """
@@ -111,7 +112,10 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 
 def _running(wins: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Makes (values, places) of the largest, or the smallest, so far: by those of 1, 2, 4, ... elements. wins(later, earlier): is the later one found? It is where both are equal, or where it is NaN."""
+    """Makes (values, places) of the largest, or the smallest, so far, by joining runs of 1, 2, 4,
+    ... elements. wins(later, earlier): whether the later element is taken: also if both are equal,
+    or it is NaN.
+    """
 
     @along_axis
     def running(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -142,7 +146,7 @@ def cdist(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
 
 
 def cdist_backward(dy: Tensor, x: Tensor, y: Tensor, p: float, distances: Tensor) -> Tensor:
-    """The gradient of ``x``, by all axes in front; 0 where rows are equal."""
+    """Returns the gradient of ``x`` with all leading axes; 0 where rows are equal."""
     _check_order(p)
     between = F.expand_dims(x, -2) - F.expand_dims(y, -3)
     if p == 0 or not between.size:

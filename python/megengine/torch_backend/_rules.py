@@ -1,4 +1,6 @@
-"""torch's optimizers, by their rules, on our tensors: what one step makes of a parameter, its gradient and its states."""
+"""The rules of torch's optimizers on our tensors: one step turns a parameter, its gradient and its
+states into new ones.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,13 @@ import torch
 from .. import functional as F
 from ..tensor import Tensor
 
-Group = dict[str, Any]  # of an optimizer
+Group = dict[str, Any]  # a param group of an optimizer
 States = dict[str, Any]  # torch's tensors, by name
 
 
 class Rule(NamedTuple):
-    """states: their names, by the group; counts: whether they count steps. numbers: those that change from call to call, by group and states of a parameter.
+    """states: returns their names for a group. counts: whether they count steps. numbers: returns
+    those that change from call to call, from the group and the states of a parameter.
 
     update: (parameter, gradient, states in that order, numbers) -> (new parameter, new states).
     """
@@ -72,7 +75,9 @@ RULES: dict[type, Rule] = {
 
 
 def clipped(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
-    """Scaled together, where the norm of all is larger; torch's formula, which makes all NaN where one is."""
+    """Scales all gradients if their norm is too large, by torch's formula, which makes all NaN if
+    one is.
+    """
     norms = F.stack([F.sqrt(F.sum(F.square(each.astype("float32")))) for each in gradients])
     factor = max_norm / (F.sqrt(F.sum(F.square(norms))) + 1e-6)
     factor = F.where(factor >= 1, F.ones_like(factor), factor)

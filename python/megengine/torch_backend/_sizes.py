@@ -1,4 +1,6 @@
-"""A training graph whose sizes change, under a limit: for each of their values forward and backward are cut and planned before that forward runs."""
+"""A training graph whose sizes change, under a limit: for each combination of sizes, forward and
+backward are cut and planned before forward runs.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ Place = tuple[int, int | None, Any]  # an argument, its axis, the symbol that ha
 
 
 class Planned:
-    """Forward and backward that were cut, and planned, together."""
+    """Forward and backward that were cut and planned together."""
 
     def __init__(self, pair: tuple[Compiled, Compiled], count: int) -> None:
-        """count: of forward's results that backward is not given."""
+        """count: the number of forward's results that backward is not given."""
         self.forward, self.backward = forward, _ = pair
         self.count = count
         results = forward.graph.graph.output_node().args[0]
@@ -51,10 +53,12 @@ class Alone:
 class Sizes:
     """The programs of a graph, by the sizes of a call.
 
-    How many values cross differs from size to size, but torch takes a graph with a fixed number of results. So it is shown one with a slot for each value
-    that there is, and a call leaves the others empty; one more slot has the number of the pair, for backward.
+    The number of values that cross differs from size to size, but torch takes a graph with a fixed
+    number of results. So torch sees a graph with a slot for each value, of which a call leaves some
+    empty; one more slot has the number of the pair, for backward.
 
-    joint: all its symbols are known by arguments of forward (`are_known_by_call`). count: of forward's results that are no slots. cut: of a
+    joint: all its symbols are known by arguments of forward (`are_known_by_call`). count: the
+    number of forward's results that are no slots. cut: of a
     joint graph whose sizes are numbers; may raise MemoryError.
     """
 
@@ -62,17 +66,18 @@ class Sizes:
         self._joint, self._count, self._cut = joint, count, cut
         self._places = _places_of(joint)
         self._slots = sum(1 for node in joint.graph.nodes for _ in tensors_in(node.meta.get("val")))
-        self._kept_numbers: list[Any] = []  # as symbols
+        self._kept_numbers: list[Any] = []  # symbols of the kept numbers
         self._empty = torch.empty(0)
         self._pairs: dict[tuple[int, ...], Planned] = {}
         self._of_size: list[Planned] = []
 
     def shown(self, pair: Pair) -> Pair:
-        """What torch takes for the graphs, made of a pair that it has cut itself. In place."""
+        """Changes a pair that torch has cut into graphs that torch takes, in place."""
         forward, backward = pair
         output = forward.graph.output_node()
         seen, kept = output.args[0][: self._count], output.args[0][self._count :]
-        numbers = [each for each in kept if isinstance(each.meta["val"], SYMBOLIC)]  # which come last, and first in backward
+        # numbers come last, and first in backward
+        numbers = [each for each in kept if isinstance(each.meta["val"], SYMBOLIC)]
         self._kept_numbers = [each.meta["val"] for each in numbers]
         value = next(iter(tensors_in([node.meta.get("val") for node in self._joint.graph.nodes]))).new_empty((), dtype=torch.int64)
         with forward.graph.inserting_before(output):
@@ -98,7 +103,7 @@ class Sizes:
         return self._pairs[sizes]
 
     def filled(self, own: Planned, results: list[Any]) -> list[Any]:
-        """What a call gives, as torch has been shown it."""
+        """Returns the results of a call in the form that torch was shown."""
         empty = [self._empty] * (self._slots - own.crossing)
         return [*results[: self._count], torch.tensor(own.number), *results[self._count :], *empty, *own.numbers]
 
@@ -119,14 +124,14 @@ def _known(places: Sequence[Place], sizes: Sequence[int]) -> dict[Any, int]:
 
 
 def are_known_by_call(joint: fx.GraphModule) -> bool:
-    """Are all symbols of a graph numbers, or extents, among the arguments of its forward?"""
+    """Whether all symbols of a graph are numbers or extents among the arguments of its forward."""
     known = {symbol for _, _, symbol in _places_of(joint)}
     values = (each for node in joint.graph.nodes for each in _pytree.tree_leaves(node.meta.get("val")) if isinstance(each, (torch.Tensor, *SYMBOLIC)))
     return all(known.issuperset(free_symbols(each)) for each in values)
 
 
 def _places_of(joint: fx.GraphModule) -> list[Place]:
-    """For each symbol: the argument of forward, and its axis, that has its number."""
+    """Returns for each symbol the argument of forward, and its axis, that holds its number."""
     found: dict[Any, Place] = {}
     inputs = [node for node in joint.graph.find_nodes(op="placeholder") if "tangents" not in node.name]
     for place, node in enumerate(inputs):
@@ -146,7 +151,7 @@ def _number(value: Any, known: dict[Any, int]) -> Any:
 
 
 def _with_numbers(joint: fx.GraphModule, known: dict[Any, int]) -> fx.GraphModule:
-    """A copy in which symbols are numbers, which are no nodes."""
+    """Returns a copy of a graph in which symbols are plain numbers."""
 
     def settled(value: Any) -> Any:
         if isinstance(value, torch.Tensor):

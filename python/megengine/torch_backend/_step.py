@@ -40,21 +40,25 @@ class Lent:
         return borrowed
 
     def before(self) -> None:
-        """torch may have put other memory in its place, and what does not lie as ours do is copied in each call."""
+        """Updates the tensor before a call: torch may have replaced its memory, and memory in
+        another order is copied each time.
+        """
         if self._lies != (self.theirs.data_ptr(), self.theirs.stride()) or not lies_as_ours(self.theirs):
             self.ours._reset(self._borrowed())
 
     def laid_out(self, value: Tensor) -> Tensor:
-        """In the order in which it lies."""
+        """Returns the value in the order of torch's memory."""
         return ops.relayout(value, layout="channels_last") if self.is_channels_last else value
 
     def has_moved(self) -> bool:
-        """Does the new value lie elsewhere than in torch's memory?"""
+        """Whether the new value lies outside torch's memory."""
         return bool(_core.address(self.ours) != self.theirs.data_ptr())
 
 
 def bring_back(lent: Sequence[Lent]) -> None:
-    """New values to torch's memory, where the plan could not put them there; some may lie in that of others."""
+    """Copies new values to torch's memory, if the plan could not put them there; some may lie in
+    the memory of others.
+    """
     moved = [each for each in lent if each.has_moved()]
     values = [place_on(each.theirs.device).lent(each.ours).clone() for each in moved]
     with torch.no_grad():
@@ -77,7 +81,7 @@ class _Trained:
     def make_states(self) -> None:
         if not self.names:
             return
-        states = self._of_all[self.parameter]  # which makes it
+        states = self._of_all[self.parameter]  # the parameter's rule makes the state
         if self.rule.counts and "step" not in states:
             states["step"] = torch.zeros(())
         for name in self.names:
@@ -86,7 +90,7 @@ class _Trained:
 
 
 class Step:
-    """What `step` gives."""
+    """The compiled step that `step` returns."""
 
     def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], optimizer: torch.optim.Optimizer, options: dict[str, Any]) -> None:
         if type(optimizer) not in RULES:
@@ -151,7 +155,8 @@ class _StepProgram:
         rule = RULES[type(optimizer)]
         known = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
         self._trained = [_Trained(each, known[each], rule, optimizer.state) for each in exported.trained if each in known]
-        self._replays: dict[Any, Replay] = {}  # by the pattern of the optimizer's numbers, and how what is lent lies
+        # key: the pattern of the optimizer's numbers, and the orders of lent tensors
+        self._replays: dict[Any, Replay] = {}
 
     def plan(self, arguments: list[torch.Tensor]) -> MemoryPlan:
         with _core.OnDevice(self._place.name):
@@ -177,7 +182,9 @@ class _StepProgram:
         return result
 
     def _ready(self, arguments: list[torch.Tensor]) -> tuple[Replay, list[Tensor], list[Lent]]:
-        """The program for the present numbers of the optimizer, its arguments, and what is lent to it."""
+        """Returns the program for the present numbers of the optimizer, its arguments, and the
+        tensors lent to it.
+        """
         rows = [tuple(each.rule.numbers(each.group, each.states)) for each in self._trained]
         distinct = list(dict.fromkeys(rows))
         places = {row: place for place, row in enumerate(distinct)}
@@ -200,7 +207,9 @@ class _StepProgram:
         return self._lent[theirs]
 
     def _body(self, pattern: Sequence[int], given: list[Tensor]) -> list[Tensor]:
-        """Forward, loss, backward and the updates. given: arguments, and numbers of the optimizer."""
+        """Computes forward, loss, backward and the updates. given: arguments, and numbers of the
+        optimizer.
+        """
         inputs, numbers = given[: self._exported.input_count], given[self._exported.input_count :]
         one = Tensor(1.0, dtype=str(self._exported.loss.dtype).removeprefix("torch."))  # the gradient of the loss
         self._name_held()
@@ -244,12 +253,15 @@ def step(
 
     ``train = step(model, loss, optimizer, "2GB"); value = train(x, y)`` does what these lines do: ``value = loss(model(x), y);
     value.backward(); optimizer.step(); optimizer.zero_grad()``. Parameters, buffers and the optimizer's states are torch's own tensors, which
-    the program reads and writes where they lie: state dicts, schedulers of the learning rate and evaluation between steps work as ever.
+    the program reads and writes where they lie: state dicts, schedulers of the learning rate and
+    evaluation between steps work as usual.
     Gradients live within the step alone (``.grad`` is left as it is).
 
     model: called with ``x``: a tensor, a tuple or list of arguments, or a dict by name. loss: of the model's result and the further
-    arguments of the call; gives a number. optimizer: torch's SGD, Adam or AdamW. memory_limit: bytes, or text such as "2GB": what a step takes
-    for parameters, states, batch and all between; kept by computing values again. max_grad_norm: gradients of the optimizer's parameters are scaled where
+    arguments of the call; gives a number. optimizer: torch's SGD, Adam or AdamW. memory_limit:
+    bytes, or text such as "2GB", that a step may take for parameters, states, batch and
+    intermediate values; kept by computing values again. max_grad_norm: gradients of the optimizer's
+    parameters are scaled where
     their norm is larger, as by ``torch.nn.utils.clip_grad_norm_``. opt_level, numerics: as of `megengine.jit.trace`.
 
     A call under ``torch.autocast(device, dtype)`` runs model and loss in mixed precision, as torch's own loop does. One program is made for each form of a batch

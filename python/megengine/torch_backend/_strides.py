@@ -1,4 +1,4 @@
-"""How torch's tensors lie in memory, and which of these orders are ours."""
+"""The orders in which torch's tensors lie in memory, and which of these are ours."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ def has_fixed_sizes(value: torch.Tensor) -> bool:
 
 
 def is_channels_last(value: torch.Tensor) -> bool:
-    """Does it lie so, and not in row-major order as well? False where sizes are not known."""
+    """Whether it is channels-last, and not row-major as well. False if sizes are not known."""
     if not 3 <= value.dim() <= 5 or not has_fixed_sizes(value):
         return False
     return not value.is_contiguous() and bool(value.movedim(1, -1).is_contiguous())
 
 
 def lies_as_ours(value: torch.Tensor) -> bool:
-    """Is it in an order that tensors of ours have, so that its memory can be shared?"""
+    """Whether it is in an order that our tensors have, so that its memory can be shared."""
     return value.is_contiguous() or is_channels_last(value)
 
 
 def order_of(value: Any) -> tuple[int, ...] | None:
-    """The order of its axes in which it is row-major; None if it lies as tensors of ours do, or in no such order."""
+    """Returns the order of axes in which a tensor is row-major; None if its order is one of ours,
+    or it has no such order.
+    """
     if not isinstance(value, torch.Tensor) or not has_fixed_sizes(value) or lies_as_ours(value):
         return None
     order = tuple(sorted(range(value.dim()), key=lambda axis: -value.stride(axis)))

@@ -1,6 +1,7 @@
-"""Results that show an argument, or another result: they lie in its memory.
+"""Results that are views of an argument, or of another result, and lie in its memory.
 
-Most of them torch makes again of what they show, by the strides and the offset of ours. Others it takes as they are: views that give several tensors
+Most of them torch makes again from the tensors that they view, by the strides and the offset of
+ours. Others it takes as they are: views that give several tensors
 (unbind, split), and all views of a call without gradients.
 """
 
@@ -15,7 +16,9 @@ from torch import fx
 
 
 class Views:
-    """One graph's results are its nodes and numbers, each once; a program of the user's sees those in ``seen``."""
+    """The results of one graph: nodes and numbers, each once. The user's program sees those in
+    ``seen``.
+    """
 
     def __init__(self, graph: fx.GraphModule, results: Sequence[Any], seen: Collection[fx.Node]) -> None:
         self._inputs = {node: place for place, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
@@ -46,7 +49,7 @@ class Views:
 
 
 def source_of(node: fx.Node) -> fx.Node:
-    """What a chain of views starts from."""
+    """Returns the value that a chain of views starts from."""
     while node.op == "call_function" and (node.target is operator.getitem or getattr(node.target, "is_view", False)):
         source = node.all_input_nodes[0]
         if node.target is operator.getitem and not getattr(source.target, "is_view", False):

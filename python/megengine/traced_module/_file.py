@@ -165,7 +165,9 @@ def _read_expr(graph: InternalGraph, op: str, name: str, target: Any, item: dict
 
 
 def _function(name: str, reader: ValueReader) -> Any:
-    """A function; for one of ours that this version does not have, a name, which a loader may replace."""
+    """Returns a function; for one of ours that this version lacks, its name, which a loader may
+    replace.
+    """
     if name.startswith("megengine.") and reader.admission.find(name) is None:
         return UnknownFunction(FunctionName(*name.rsplit(".", 1)))
     return reader.admission.function(name)
@@ -175,13 +177,15 @@ _OLDER = {cls.__name__: cls._kind for cls in EXPRS.values()}
 
 
 def _from_old(data: dict[str, Any]) -> dict[str, Any]:
-    """A graph as it is written now, from one whose result stands beside its steps."""
+    """Converts a graph whose result stands beside its steps to the present form."""
     output = {"op": "output", "name": "output", "target": "output", "args": [data["result"]]}
     return {"name": data["name"], "qualname": data["qualname"], "calls": [*expect(data["calls"], list), output]}
 
 
 def _from_older(data: dict[str, Any]) -> dict[str, Any]:
-    """A graph as `_from_old` reads it, from one with its values in a list beside its steps."""
+    """Converts a graph with its values in a list beside its steps to the form that `_from_old`
+    reads.
+    """
     calls, nodes, made = [], expect(data["nodes"], list), 0
     for item in expect(data["exprs"], list):
         record(item, "kind name makes result", "args kwargs source keep what")

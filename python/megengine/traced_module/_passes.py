@@ -1,7 +1,8 @@
-"""Passes that keep what a traced module computes, by name, and their proof on inputs.
+"""Passes that keep what a traced module computes, by name, and their verification on inputs.
 
-"FuseConvBn" folds batch normalization with fixed statistics into the convolution before it; the others join numbers that a value is
-multiplied by, or that are added, and let factors go into weights. A layer that has another use, or that trains, stays as it is.
+"FuseConvBn" folds batch normalization with fixed statistics into the convolution before it; the
+others join factors, or terms, that are numbers, and move factors into weights. A layer that has
+another use, or that trains, stays as it is.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Fuser(Folding):
 
 
 def constant(expr: Expr, value: Tensor) -> Node:
-    """A new node for ``value`` in the graph of ``expr``, before all that computes."""
+    """Makes a node for ``value`` in the graph of ``expr``, before all exprs that compute."""
     graph: Any = expr.top_graph
     node = Constant.make(value, qualname=f"{graph.qualname}.[const]")
     graph._add(node.expr, after=graph.inputs[-1].expr)
@@ -58,7 +59,7 @@ def constant(expr: Expr, value: Tensor) -> Node:
 
 
 def put(layer: Layer, weight: Tensor, bias: Tensor | None) -> None:
-    """Let the call of a layer have other parameters."""
+    """Gives the call of a layer other parameters."""
     call = layer.call
     if not is_call_module(call):
         for name, value in (("weight", weight), ("bias", bias)):
@@ -82,7 +83,7 @@ def is_free(top: TracedModule, layer: Layer) -> bool:
 
 
 def uses_of(top: TracedModule, module: Module) -> int:
-    """How many exprs call ``module`` or read a tensor of it."""
+    """Counts the exprs that call ``module`` or read a tensor of it."""
     parts = {id(part) for part in (module, *module.tensors())}
     return sum(
         id(expr.reached()) in parts
@@ -93,7 +94,8 @@ def uses_of(top: TracedModule, module: Module) -> int:
 
 
 def take_over(old: Node, new: Node) -> None:
-    """Let ``new`` stand for ``old``, under its name: a name goes on to mean one value."""
+    """Replaces ``old`` by ``new``, which takes over its name, so that a name still means one value.
+    """
     graph = old.top_graph
     if graph is None:
         raise AssertionError("graph is not None does not hold")
@@ -123,7 +125,7 @@ _METHODS = {
 
 
 def _binary(expr: Any) -> tuple[str, int, int] | None:
-    """The sign that ``expr`` computes, and which of its arguments are left and right of it."""
+    """Returns the sign that ``expr`` computes, and the places of its left and right arguments."""
     if len(expr.args) != 2 or expr.kwargs:
         return None
     if is_call_tensor_method(expr, list(_METHODS)):
@@ -137,7 +139,9 @@ def _is_float(arg: Any) -> bool:
 
 
 def _with_number(expr: Any, signs: str, number: Callable[[Any], float | None]) -> tuple[Node, float] | None:
-    """(tensor, c) where ``expr`` is tensor + c or tensor * c, or the same written with - or /, for one of ``signs``."""
+    """Returns (tensor, c) where ``expr`` is tensor + c or tensor * c, or the same written with - or
+    /, for one of ``signs``.
+    """
     found = _binary(expr)
     if found is None or found[0] not in signs:
         return None
@@ -155,7 +159,7 @@ def _written(arg: Any) -> float | None:
 
 
 def _known(arg: Any) -> float | None:
-    """A number, or the only element of a tensor that is the same in each call."""
+    """Returns a number, or the only element of a tensor that is the same in each call."""
     value = known_value(arg)
     if isinstance(value, Tensor):
         return float(value) if value.size == 1 and value.ndim <= 1 else None
@@ -163,17 +167,17 @@ def _known(arg: Any) -> float | None:
 
 
 def factor_of(expr: Any, number: Callable[[Any], float | None] = _written) -> tuple[Node, float] | None:
-    """(tensor, c) when ``expr`` is tensor * c."""
+    """Returns (tensor, c) when ``expr`` is tensor * c."""
     return _with_number(expr, "*/", number)
 
 
 def term_of(expr: Any) -> tuple[Node, float] | None:
-    """(tensor, c) when ``expr`` is tensor + c."""
+    """Returns (tensor, c) when ``expr`` is tensor + c."""
     return _with_number(expr, "+-", _written)
 
 
 def fuse_add_mul(top: TracedModule) -> None:
-    """x * a * b becomes x * (a * b), x + a + b becomes x + (a + b)."""
+    """Turns x * a * b into x * (a * b), and x + a + b into x + (a + b)."""
     for graph in top._inner_graphs():
         for expr in list(graph):
             _fuse(expr, factor_of, "__mul__", lambda a, b: a * b)
@@ -195,7 +199,9 @@ def _fuse(
 
 
 def backward_fold_scale(top: TracedModule) -> None:
-    """layer(x) * c becomes a layer with c times the weights, also through relu, sums, pooling and new shapes."""
+    """Turns layer(x) * c into a layer with c times the weights, also through relu, sums, pooling
+    and reshapes.
+    """
     for graph in top._inner_graphs():
         for expr in list(graph):
             found = factor_of(expr, _known) if expr.top_graph is not None else None
@@ -206,7 +212,7 @@ def backward_fold_scale(top: TracedModule) -> None:
                 for change in folding.changes:
                     change()
                 take_over(expr.outputs[0], found[0])
-                for node in folding.scaled[1:]:  # not the value any more that had the name
+                for node in folding.scaled[1:]:  # it is no longer the value that had the name
                     node.name = f"{node.name}_scaled_{node._id}"
 
 
@@ -339,7 +345,9 @@ def optimize(
 def verify_same(
     before: TracedModule, after: TracedModule, inputs: tuple[Any, ...], tolerance: float = 1e-4
 ) -> None:
-    """ValueError, naming the first node, if nodes of one name get different values from ``inputs``."""
+    """Raises ValueError, naming the first node, if nodes of one name get different values from
+    ``inputs``.
+    """
     wanted = _values(before, inputs)
     for name, (value, expr) in _values(after, inputs).items():
         if name in wanted and difference(wanted[name][0], value, tolerance, least_scale=1.0) is not None:
@@ -347,7 +355,7 @@ def verify_same(
 
 
 def _values(module: TracedModule, inputs: tuple[Any, ...]) -> dict[str, tuple[Tensor, Expr]]:
-    """Name of each node of the flattened module -> its value, and the expr that made it."""
+    """Maps the name of each node of the flattened module to its value and the expr that made it."""
     flat = module.flatten()
     graph, leaves = flat._graph_for(inputs, {})
     found: dict[str, tuple[Tensor, Expr]] = {}
@@ -356,5 +364,6 @@ def _values(module: TracedModule, inputs: tuple[Any, ...]) -> dict[str, tuple[Te
         expr.run(env)
         found.update({node.name: (Tensor(env[node]), expr) for node in expr.outputs if isinstance(env[node], Tensor)})
 
-    graph._run([flat, *leaves], run_and_note)
+    with graph.run_by(run_and_note):
+        graph._run([flat, *leaves])
     return found

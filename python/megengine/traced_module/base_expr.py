@@ -1,4 +1,4 @@
-"""Expr: what all steps of a traced graph have in common. `expr` has the kinds."""
+"""Expr: the base of all steps of a traced graph. `expr` has the kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .traced_module import InternalGraph
 
 
-# Parameters that the original's functions do not have: what a program leaves out of them is no argument.
+# Parameters that the original's functions lack; they are arguments only if a program gives them.
 _ADDED_PARAMETERS = {
     "max_pool2d": frozenset({"ceil_mode"}),
     "avg_pool2d": frozenset({"ceil_mode"}),
@@ -42,10 +42,11 @@ class Expr(FxNode):
 
     _ops = KINDS
     _kind: str  # the op of this class
-    _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")  # what a copy takes over
+    # attributes that a copy takes over
+    _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")
 
     def __init_subclass__(cls, kind: str, target: str = "") -> None:
-        """kind: the op. target: the name under which programs know what an expr is about."""
+        """kind: the op. target: the attribute under which programs find the target of an expr."""
         cls._kind = kind
         if target:
             setattr(cls, target, property(lambda self: self.target, lambda self, value: setattr(self, "target", value)))
@@ -66,12 +67,14 @@ class Expr(FxNode):
         def inputs(self) -> list[Node]: ...
 
     def _check_inputs(self) -> None:
-        """A step among the arguments stands for what it gives. Where values come from `_check_made_before` tells: a step may stand in no graph yet."""
+        """Replaces a step among the arguments by its result. `_check_made_before` checks where
+        values come from, as a step may stand in no graph yet.
+        """
         if any(isinstance(value, Expr) for value in self._inputs):
             self.set_arguments(*map_leaves((self._args, self._kwargs), _value_of))
 
     def replace_input(self, old: Value | Expr, new: object) -> None:
-        """Read ``new`` wherever args and kwargs hold ``old``; a step stands for what it gives."""
+        """Reads ``new`` wherever args and kwargs hold ``old``; a step stands for its result."""
         super().replace_input(_value_of(old), new)
 
     @property
@@ -99,17 +102,19 @@ class Expr(FxNode):
             raise Damaged(f"{self.name} does not make the values that it lists")
 
     def check_saved(self, what: str) -> None:
-        """Each kind has its own."""
+        """Raises Damaged for an expr that may not be in a file; each kind has its own checks."""
 
     def is_impure(self) -> bool:
-        """Whether it matters although nobody reads it."""
+        """Whether it must stay although nothing reads it."""
         return self._disable_remove or super().is_impure()
 
     # -- what goes in ----------------------------------------------------------------------------
 
     @classmethod
     def make(cls, *args: Any, **kwargs: Any) -> Any:
-        """The node of a new expr that makes one by itself; else, as for calls, the expr, without arguments yet."""
+        """Makes an expr and returns its node; for calls, which have no arguments yet, the expr
+        itself.
+        """
         made = cls(*args, **kwargs)
         return made.outputs[0] if made.outputs else made
 
@@ -125,18 +130,23 @@ class Expr(FxNode):
     def set_args_kwargs(self, *args: Any, **kwargs: Any) -> None:
         """Replace all arguments; for a method or a module, the first is the object.
 
-        ValueError for a node that is made after this expr, or in another graph; TypeError for what the callee does not take.
+        ValueError for a node that is made after this expr, or in another graph; TypeError for
+        arguments that the callee does not take.
         """
         self._check_made_before(values_in((args, kwargs)))
         self.set_arguments(*self._arranged(args, kwargs))
 
     def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a function or method: by position where they can be, with the defaults of those left out."""
+        """Returns the arguments of a function or method, by position if possible, with the defaults
+        of missing ones.
+        """
         bound = self._bound(args, kwargs)
         return (tuple(args), kwargs) if bound is None else (bound.args, bound.kwargs)
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
-        """What each parameter takes, with defaults; None where the parameters are not known."""
+        """Returns the argument of each parameter, with defaults; None if the parameters are not
+        known.
+        """
         signature = self._parameters()
         if signature is None:
             return None
@@ -160,7 +170,9 @@ class Expr(FxNode):
             self.replace_input(old, new)
 
     def _check_made_before(self, nodes: Iterable[Node]) -> None:
-        """ValueError unless this expr can read all ``nodes`` where it stands, if it stands in a graph."""
+        """Raises ValueError unless this expr can read all ``nodes`` where it stands, if it stands
+        in a graph.
+        """
         graph = self.top_graph
         nodes = [node for node in nodes if node not in self._inputs] if graph is not None else []
         places = graph.fx_graph.positions() if graph is not None and nodes else {}
@@ -206,7 +218,7 @@ class Expr(FxNode):
         self.set_arguments(bound.args, bound.kwargs)
 
     def unflatten_args(self, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """args and kwargs with values of ``self.inputs`` in the nodes' places."""
+        """Returns args and kwargs with values of ``self.inputs`` in the nodes' places."""
         env = dict(zip(self.inputs, inputs, strict=True))
         return unpack((self._args, self._kwargs), env.__getitem__)
 
@@ -219,7 +231,7 @@ class Expr(FxNode):
 
     @property
     def arg_def(self) -> TreeDef:
-        """How args and kwargs are arranged."""
+        """The arrangement of args and kwargs."""
         return tree_flatten((tuple(self.args), dict(self.kwargs)))[1]
 
     # -- what comes out --------------------------------------------------------------------------
@@ -230,7 +242,7 @@ class Expr(FxNode):
 
     @property
     def return_val(self) -> Any:
-        """What the call gives: a node, or a tree of nodes and constants."""
+        """The result of the call: a node, or a tree of nodes and constants."""
         return unpack(self._result)
 
     @return_val.setter
@@ -255,12 +267,12 @@ class Expr(FxNode):
         self._give(map_leaves(pack(outputs), node_for))
 
     def _names_of_outputs(self, qualname: str) -> tuple[str, str]:
-        """Name and qualname of what it makes where it is called by the module at ``qualname``."""
+        """Returns name and qualname of its results if the module at ``qualname`` calls it."""
         name = self.name.lower() if isinstance(self.target, type) else self.name
         return f"{name}_out", f"{qualname}.[func_{self.name}]"
 
     def _give(self, result: Any) -> None:
-        """Make ``result``, a tree in which registered containers are taken apart already."""
+        """Sets the result, a tree in which registered containers are already taken apart."""
         self._result = result
         self._outputs = list(dict.fromkeys(values_in(self._result)))
         for node in self._outputs:
@@ -268,7 +280,7 @@ class Expr(FxNode):
 
     @property
     def out_def(self) -> TreeDef:
-        """How the results are arranged."""
+        """The arrangement of the results."""
         return tree_flatten(self.return_val)[1]
 
     def _clone(self, args: Any, kwargs: Any, copy_node: Callable[[Node], Node]) -> Expr:
@@ -278,7 +290,7 @@ class Expr(FxNode):
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy of the step has beside arguments and results."""
+        """Returns the state of a copy without arguments and results."""
         return {key: getattr(self, key) for key in self._own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -296,11 +308,15 @@ class Expr(FxNode):
 
     @property
     def users(self) -> list[Expr]:
-        """The steps that read what this one makes, in order of first use; what the graph gives is the last step's argument."""
+        """The steps that read this one's results, in order of first use; the graph's result is the
+        last step's argument.
+        """
         return list(dict.fromkeys(user for node in self._outputs for user in node.readers))
 
     def replace_all_uses(self, new: Any, only: Callable[[Any], bool] = lambda user: True) -> list[Any]:
-        """Let those for which ``only`` holds read the values of ``new``, a step that makes as many."""
+        """Makes users for which ``only`` holds read the values of ``new``, a step with as many
+        results.
+        """
         pairs = list(zip(self._outputs, new.outputs, strict=True))
         return list(dict.fromkeys(user for old, other in pairs for user in old.replace_all_uses(other, only)))
 
@@ -319,7 +335,7 @@ class Expr(FxNode):
         self._disable_remove = True
 
     def noted_types(self) -> str:
-        """Types as they were while tracing."""
+        """Returns the types of the results while tracing."""
         known = (node for node in self.outputs if isinstance(node, TensorNode) and node.shape is not None)
         return ", ".join(type_text(node.dtype, node.shape or ()) for node in known)
 
@@ -335,7 +351,7 @@ class Expr(FxNode):
     # -- running ---------------------------------------------------------------------------------
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """What the callee gives for arguments without nodes."""
+        """Returns the result of the callee for arguments without nodes."""
         raise TypeError(f"{type(self).__name__} computes nothing")
 
     def run(self, env: dict[Node, Any]) -> None:
@@ -369,7 +385,9 @@ class Expr(FxNode):
         return f"{''.join(show(arg, spec) + ', ' for arg in args[first:])}{keywords}"
 
     def _shown(self) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The arguments that text shows: without keywords, and positions at the end, that hold the parameter's default."""
+        """Returns the arguments that text shows: without keywords and last positions that hold the
+        parameter's default.
+        """
         signature = self._parameters()
         if signature is None:
             return self.args, self.kwargs

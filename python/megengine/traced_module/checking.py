@@ -1,4 +1,4 @@
-"""Tracing, and the proof of it: the graph is run on the same arguments and compared."""
+"""Traces, then runs the graph on the same arguments and compares the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class TraceMismatch(RuntimeError):
 
 
 def traced_and_checked(made: type[TracedModule], mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedModule:
-    """Trace ``mod`` into a module of class ``made``; tensors that its forward writes are afterwards as after one run."""
+    """Traces ``mod`` into a module of class ``made``. Tensors that its forward writes are
+    afterwards as after one run.
+    """
     check = tm_config.check_result or tm_config.check_exprs
     tracer = Tracer(made, keep_values=tm_config.check_exprs)
     written = [*mod.tensors(), *(x for x in tree_flatten((args, kwargs))[0])] if check else []
@@ -66,7 +68,8 @@ def _compare(traced: TracedModule, tracer: Tracer, expected: Any, args: tuple[An
             _same(env[node], value, expr)
 
     graph, leaves = traced._graph_for(args, kwargs)
-    result = graph._run([traced, *leaves], run_and_compare)
+    with graph.run_by(run_and_compare):
+        result = graph._run([traced, *leaves])
     trees = (unpack(graph._result), result, expected)
     for node, actual, wanted in zip(*(tree_flatten(tree)[0] for tree in trees), strict=True):
         _same(actual, wanted, node.expr)

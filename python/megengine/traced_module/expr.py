@@ -1,4 +1,4 @@
-"""The steps of a traced graph: what is called on which nodes, and the nodes that come out."""
+"""The steps of a traced graph: calls on nodes, and the nodes of their results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def rstrip(s: str, __chars: str) -> str:
 
 
 def get_suffix_name(prefix: str, name: str) -> str | None:
-    """What stands behind ``prefix`` in a dotted name: "" for the same name, None for one that lies elsewhere.
+    """Returns the rest of a dotted name after ``prefix``: "" for the same name, None for a name
+    elsewhere.
 
     >>> get_suffix_name("net.block", "net.block.conv.weight")
     'conv.weight'
@@ -66,7 +67,7 @@ class Input(Expr, kind="placeholder"):
         return self.top_graph._module
 
     def run(self, env: dict[Node, Any]) -> None:
-        """The caller of the graph gives the value."""
+        """Does nothing, as the caller of the graph gives the value."""
 
     def check_saved(self, what: str) -> None:
         if len(self.outputs) != 1 or self.args or self.kwargs:
@@ -142,7 +143,7 @@ class CallMethod(Expr, kind="call_method", target="method"):
 
     @property
     def graph(self) -> InternalGraph | None:  # type: ignore[override]  # as programs know it
-        """The graph that runs inside when the module is a traced one."""
+        """The graph that a traced module runs for this call; None for others."""
         graphs = getattr(self.reached(), "argdef_graph_map", None) if self._is_module_call else None
         return graphs.get(self._signature()) if graphs is not None else None
 
@@ -193,7 +194,7 @@ class CallMethod(Expr, kind="call_method", target="method"):
         return owner._canonical(unpack(self.args[1:]), unpack(dict(self.kwargs)))
 
     def _signature(self) -> TreeDef:
-        """Under which the traced module keeps the graph of this call."""
+        """Returns the key of this call's graph in the traced module."""
         return tree_flatten(self._canonical_arguments())[1]
 
     def _module_called(self) -> Any:
@@ -222,21 +223,23 @@ def _kind_of(value: Tensor | Module) -> type[Node]:
 
 
 def _described(node: Node, value: Any) -> Node:
-    """``node``, which knows what ``value`` is where that is a tensor."""
+    """Returns ``node``, which notes the type of ``value`` if that is a tensor."""
     if isinstance(node, TensorNode):
         node._describe(value)
     return node
 
 
 def _check_read(expr: Expr, value: Any, what: str) -> None:
-    """Damaged unless the only value of ``expr`` is a node for ``value``."""
+    """Raises Damaged unless the only value of ``expr`` is a node for ``value``."""
     made = {TensorNode: Tensor, ModuleNode: Module}
     if len(expr.outputs) != 1 or not isinstance(value, made[type(expr.outputs[0])]):
         raise Damaged(f"{what} reads a {type(value).__name__}")
 
 
 def run_method(method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A method of ``args[0]``; for one that writes in place, the tensor written to."""
+    """Calls a method of ``args[0]`` and returns its result, or the tensor written to if it writes
+    in place.
+    """
     target = args[0]
     if method == "shape":
         return shape_tensor(target)
@@ -264,7 +267,7 @@ class CallFunction(Expr, kind="call_function", target="_func"):
 
     @property
     def func(self) -> Callable[..., Any]:
-        """What is called; one that a file names and this program lacks is an `UnknownFunction`."""
+        """The function; an `UnknownFunction` if a file names one that this program lacks."""
         return self._func
 
     @func.setter
@@ -291,7 +294,9 @@ _HOMES = (F.elemwise, F.math, F.tensor, F.vision, F.nn)
 
 
 def _home_of(func: Callable[..., Any]) -> str:
-    """The module that programs take a function from, without the package; where it is defined need not be known."""
+    """Returns the name of the module from which programs import a function, which may be another
+    than the one that defines it.
+    """
     module = (getattr(func, "__module__", None) or "").rpartition(".")[2]
     if not module.startswith("_"):
         return module
@@ -338,7 +343,7 @@ class Constant(Expr, kind="constant", target="value"):
 
 
 class Output(Expr, kind="output"):
-    """What the graph gives; only the graph itself sees it."""
+    """The result of the graph; only the graph itself sees this step."""
 
     def __init__(self, result: Any) -> None:
         super().__init__((result,), name="output", target="output")
@@ -357,7 +362,7 @@ class Output(Expr, kind="output"):
         return f"return {show(unpack(self.args[0]), spec)}"
 
 
-# What an op is in files.
+# Op in files -> class.
 _KINDS: tuple[type[Expr], ...] = (Input, GetAttr, CallMethod, CallFunction, Apply, Constant, Output)
 EXPRS: dict[str, type[Expr]] = {"call_module": CallMethod, **{cls._kind: cls for cls in _KINDS}}
 

@@ -35,7 +35,7 @@ class BaseFilter(Selection[_T]):
     """Something to iterate; iterate it before changing the graph, with ``as_list``."""
 
     def as_dict(self) -> dict[int, _T]:
-        """By id."""
+        """Returns a dict of the items by id."""
         items: Iterable[Any] = self
         return {item._id: item for item in items}
 
@@ -59,32 +59,29 @@ class ExprFilter(BaseFilter[_E]):
 
 
 class ExprFilterCallFunction(ExprFilter[CallFunction]):
-    def __init__(self, expr_iter: Iterable[Expr], func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> None:
-        super().__init__(expr_iter)
-        self.func = func
-
-    def _selects(self, item: Any) -> bool:
-        return is_call_function(item, self.func)
+    def __init__(
+        self,
+        expr_iter: Iterable[Expr],
+        func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None,
+    ) -> None:
+        super().__init__(lambda: (expr for expr in expr_iter if is_call_function(expr, func)))
 
 
 class ExprFilterCallMethod(ExprFilter[CallMethod]):
-    def __init__(self, expr_iter: Iterable[Expr], method: str | Sequence[str] | None = None) -> None:
-        super().__init__(expr_iter)
-        self.method = method
+    def __init__(
+        self, expr_iter: Iterable[Expr], method: str | Sequence[str] | None = None
+    ) -> None:
+        def is_one(expr: Expr) -> bool:
+            if not method:
+                return is_call_tensor_method(expr)
+            return isinstance(expr, CallMethod) and is_among(expr.method, method)
 
-    def _selects(self, item: Any) -> bool:
-        if not self.method:
-            return is_call_tensor_method(item)
-        return isinstance(item, CallMethod) and is_among(item.method, self.method)
+        super().__init__(lambda: filter(is_one, expr_iter))
 
 
 class ExprFilterExprId(ExprFilter[Expr]):
     def __init__(self, expr_iter: Iterable[Expr], expr_id: int | Sequence[int] | None) -> None:
-        super().__init__(expr_iter)
-        self._ids = expr_id
-
-    def _selects(self, item: Any) -> bool:
-        return is_among(item._id, self._ids)
+        super().__init__(lambda: (expr for expr in expr_iter if is_among(expr._id, expr_id)))
 
 
 class NodeFilter(BaseFilter[_N]):
@@ -105,31 +102,25 @@ class NodeFilter(BaseFilter[_N]):
 
 class NodeFilterType(NodeFilter[ModuleNode[_M]], Generic[_M]):
     def __init__(self, expr_iter: Iterable[Node], owner_type: type[_M] | Sequence[type[_M]]) -> None:
-        super().__init__(expr_iter)
-        self.owner_type = owner_type if isinstance(owner_type, type) else tuple(owner_type)
+        kinds = owner_type if isinstance(owner_type, type) else tuple(owner_type)
 
-    def _selects(self, item: Any) -> bool:
-        return isinstance(item, ModuleNode) and isinstance(item.owner, self.owner_type)
+        def is_one(node: Node) -> bool:
+            return isinstance(node, ModuleNode) and isinstance(node.owner, kinds)
+
+        super().__init__(lambda: filter(is_one, expr_iter))
 
 
 class NodeFilterNodeId(NodeFilter[Node]):
     def __init__(self, expr_iter: Iterable[Node], node_id: int | Sequence[int] | None) -> None:
-        super().__init__(expr_iter)
-        self._ids = node_id
-
-    def _selects(self, item: Any) -> bool:
-        return is_among(item._id, self._ids)
+        super().__init__(lambda: (node for node in expr_iter if is_among(node._id, node_id)))
 
 
 class NodeFilterName(NodeFilter[Node]):
     def __init__(self, node_iter: Iterable[Node], pattern: str | None, ignorecase: bool) -> None:
-        super().__init__(node_iter)
-        self.pattern = self.make_re(pattern, ignorecase)
+        found = self.make_re(pattern, ignorecase)
+        super().__init__(lambda: (node for node in node_iter if found.match(format(node, "p"))))
 
     @classmethod
     def make_re(cls, pattern: str | None, ignorecase: bool = True) -> re.Pattern[str]:
-        """The pattern as a regular expression; None matches everything."""
+        """Returns the pattern as a regular expression; None matches everything."""
         return name_pattern(pattern or None, ignorecase)
-
-    def _selects(self, item: Any) -> bool:
-        return self.pattern.match(format(item, "p")) is not None

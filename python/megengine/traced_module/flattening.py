@@ -1,4 +1,4 @@
-"""One graph from a graph that calls others."""
+"""Makes one graph of a graph that calls others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class _Flattener:
     def __init__(self, graph: InternalGraph, module: TracedModule) -> None:
         self._new = InternalGraph(graph.name, graph.qualname, module)
-        self._paths: dict[Node, str] = {}  # modules that are called, by where the top module holds them
+        self._paths: dict[Node, str] = {}  # called module -> its path in the top module
         self._env: dict[Node, Node] = {}
 
     def run(self, graph: InternalGraph) -> InternalGraph:
@@ -58,7 +58,7 @@ class _Flattener:
         return new
 
     def _read(self, expr: GetAttr, prefix: str) -> None:
-        """Modules that are inlined are not read, what they hold is read by its whole path."""
+        """Copies a read by its whole path; modules that are inlined are not read."""
         path = self._paths[expr.args[0]]
         path = f"{path}.{expr.attr_name}" if path else expr.attr_name
         node = expr.outputs[0]
@@ -81,12 +81,12 @@ class _Flattener:
         results = tree_flatten(unpack(self._inlined(inner, outer_prefix)))[0]
         for outer, node in zip(tree_flatten(expr.return_val)[0], results, strict=True):
             self._env[outer] = node
-            if node not in before:  # made inside: known by the name it had outside
+            if node not in before:  # made inside: it gets the name that it had outside
                 before.add(node)
                 self._new._names.drop(node._name)
                 node._name = self._new._names.take(prefix + outer._name)
 
 
 def flattened(graph: InternalGraph, module: TracedModule) -> InternalGraph:
-    """``graph`` with the graphs that it calls in the places of the calls, for ``module``."""
+    """Returns ``graph`` for ``module``, with each call of a graph replaced by that graph."""
     return _Flattener(graph, module).run(graph)

@@ -1,4 +1,4 @@
-"""Functions by name: what files hold in their places."""
+"""Names of functions, which files hold in place of functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class UnknownFunction:
 
 
 class FunctionName(NamedTuple):
-    """Where a function stands."""
+    """The module of a function, and its name there."""
 
     module: str
     qualname: str

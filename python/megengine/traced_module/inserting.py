@@ -1,4 +1,4 @@
-"""``with graph.insert_exprs()``: what is computed with nodes becomes exprs of the graph."""
+"""``with graph.insert_exprs()``: computations with nodes become exprs of the graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Inserter(Recorder):
     """Lets functions, operators and modules compute with example values of the nodes.
 
-    after: what is inserted goes after it; None for right after what it reads.
+    after: the expr after which exprs are inserted; None puts each right after its inputs.
     """
 
     inserts = True
@@ -48,7 +48,8 @@ class Inserter(Recorder):
         return node
 
     def _place(self, expr: Expr) -> None:
-        """Right after what it reads, and after what this context put there before."""
+        """Puts an expr right after what it reads, and after what this context has put there before.
+        """
         graph = self.graph
         places = graph.fx_graph.positions()
         anchor: Expr = graph.inputs[-1].expr if self._after is None else self._after
@@ -89,7 +90,8 @@ class Inserter(Recorder):
         return expr.return_val
 
     def _told(self, expr: Expr, arguments: Arguments) -> str:
-        """What was to be inserted, for what was raised while it was computed on examples."""
+        """Returns a note for an error on example values: what was to be inserted, with its inputs.
+        """
         nodes = ", ".join(
             f"{node.name}: {node.dtype}{list(node._example().shape)}"
             for node in dict.fromkeys(values_in(arguments))
@@ -129,7 +131,7 @@ class Inserter(Recorder):
         )
 
     def _make_traced(self, node: ModuleNode, arguments: Arguments) -> None:
-        """A module that is not built in is traced, and its traced copy takes its place."""
+        """Traces a module that is not built in, and puts the traced copy in its place."""
         module, made = node.owner, type(self.graph._module)
         if module_tracer.is_builtin(module) or isinstance(module, made) or not isinstance(node.expr, GetAttr):
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import DTypeLike
@@ -46,7 +46,8 @@ class InternalGraph(Pictured):
     """Exprs in the order in which they run; inputs[0] is the module itself.
 
     name: goes before the names of nodes when these are looked up. qualname: path of the module whose forward this is.
-    fx_graph: what this shows: a `megengine.fx.Graph` whose nodes are the exprs, for passes that are written for these.
+    fx_graph: the graph that this shows, a `megengine.fx.Graph` whose nodes are the exprs, for
+    passes over such nodes.
     """
 
     name: str = ""
@@ -59,8 +60,8 @@ class InternalGraph(Pictured):
         self.fx_graph._names = Namespace(reserved=frozenset())
         self.fx_graph.view = self
         self._top: InternalGraph | None = None
-        self._next_ids = [0, 0]  # of exprs and nodes; counted on the top graph
-        self._run_expr: RunExpr | None = None  # while somebody looks into runs
+        self._next_ids = [0, 0]  # the next ids of exprs and of nodes, counted on the top graph
+        self._run_expr: RunExpr | None = None  # inside `run_by`
 
     def __iter__(self) -> Iterator[Any]:
         return (expr for expr in self.fx_graph if not isinstance(expr, Output))
@@ -81,7 +82,7 @@ class InternalGraph(Pictured):
 
     @property
     def _result(self) -> Any:
-        """The tree that the graph gives; None before it gives one."""
+        """The tree of results; None before it is set."""
         last = self.fx_graph.last
         return last.args[0] if isinstance(last, Output) else None
 
@@ -104,7 +105,7 @@ class InternalGraph(Pictured):
 
     @property
     def _exprs(self) -> list[Expr]:
-        """What runs, as converters of models read it: exprs without inputs."""
+        """The exprs without inputs, which converters of models read."""
         return [expr for expr in self if not isinstance(expr, Input)]
 
     @property
@@ -187,9 +188,10 @@ class InternalGraph(Pictured):
         return _watch.watching(Inserter(self, expr))
 
     def replace_node(self, repl_dict: Mapping[Node, Tensor]) -> None:
-        """Let outputs, and exprs after the new node, read the values of ``repl_dict`` for its keys.
+        """Makes outputs, and exprs after the new node, read the values of ``repl_dict`` in place of
+        its keys.
 
-        What runs before the new node goes on reading the old one, so that no loop arises.
+        Exprs before the new node still read the old one, so that no loop arises.
         """
         places = self.fx_graph.positions()
         for old, new in ((self._own(old), self._own(new)) for old, new in repl_dict.items()):
@@ -221,7 +223,8 @@ class InternalGraph(Pictured):
     def add_input_node(
         self, shape: Sequence[int], dtype: DTypeLike = "float32", name: str = "args"
     ) -> TensorNode:
-        """A further tensor to call the module with, after the others. Only of the top graph."""
+        """Adds a tensor to the module's arguments, after the others. Only the top graph allows it.
+        """
         self._must_be_top("add_input_node")
         node = Input.make(TensorNode, name, f"{self.qualname}.[{name}]")
         node.shape, node.dtype = shape, dtype
@@ -232,7 +235,8 @@ class InternalGraph(Pictured):
     def reset_inputs(self, *args: Any, **kwargs: Any) -> list[Node]:
         """Call the module with arguments arranged like these from now on; returns the new input nodes.
 
-        As many tensors as before, in the order of the inputs that they replace. Only of the top graph.
+        It takes as many tensors as before, in the order of the inputs that they replace. Only the
+        top graph allows it.
         """
         self._must_be_top("reset_inputs")
         leaves, _ = tree_flatten((args, kwargs))
@@ -248,7 +252,8 @@ class InternalGraph(Pictured):
         return old
 
     def reset_outputs(self, outputs: object) -> None:
-        """Give ``outputs``, a node or a tree of nodes, from now on. Only of the top graph."""
+        """Makes ``outputs``, a node or a tree of nodes, the result. Only the top graph allows it.
+        """
         self._must_be_top("reset_outputs")
         for node in values_in(pack(outputs)):
             if node.top_graph is not self:
@@ -256,7 +261,7 @@ class InternalGraph(Pictured):
         self._result = pack(outputs)
 
     def add_output_node(self, node: TensorNode) -> None:
-        """Give (what is given now, ``node``). Only of the top graph."""
+        """Makes (the present result, ``node``) the result. Only the top graph allows it."""
         self._must_be_top("add_output_node")
         if not isinstance(node, TensorNode):
             raise AssertionError(f"add_output_node: takes a TensorNode, got {node!r}")
@@ -290,7 +295,8 @@ class InternalGraph(Pictured):
         self._next_ids = [len(calls), len(nodes)]
 
     def lint(self, for_inference: bool = False) -> list[str]:
-        """GraphError, naming the expr, unless this graph and those that it calls are in order.
+        """Raises GraphError, naming the expr, unless this graph and those that it calls are in
+        order.
 
         An expr reads only what is made before it, and is listed there as a user; names are unique; attributes and modules
         exist; a module is called only as it was traced. for_inference: nothing called may be in training mode. Returns
@@ -308,8 +314,22 @@ class InternalGraph(Pictured):
         """Values of ``outputs`` for values of ``inputs[1:]``."""
         return self.interpret(self._module, *inputs)
 
-    def _run(self, inputs: Sequence[Any], run_expr: RunExpr | None = None) -> Any:
-        """What the graph gives. run_expr: runs an expr of it on the values that are there, and adds the results."""
+    @contextmanager
+    def run_by(self, run_expr: RunExpr) -> Iterator[None]:
+        """Inside a with-block ``run_expr`` runs the exprs of this graph and of those that it calls:
+        it computes from the values so far, and adds the results.
+        """
+        before = {graph: graph._run_expr for graph in self.each_graph()}
+        try:
+            for graph in before:
+                graph._run_expr = run_expr
+            yield
+        finally:
+            for graph, former in before.items():
+                graph._run_expr = former
+
+    def _run(self, inputs: Sequence[Any]) -> Any:
+        """Runs the graph and returns its result."""
         nodes = self.inputs
         if len(inputs) != len(nodes):
             raise ValueError(f"{self.name} takes {len(nodes)} inputs, {nodes}, got {len(inputs)}")
@@ -318,7 +338,7 @@ class InternalGraph(Pictured):
             if isinstance(expr, Output):
                 return unpack(expr.args[0], env.__getitem__)
             try:
-                (run_expr or self._run_expr or type(expr).run)(expr, env)
+                (self._run_expr or type(expr).run)(expr, env)
             except Exception as error:
                 error.add_note(f"while running {expr.describe()}")
                 raise
@@ -333,7 +353,8 @@ class InternalGraph(Pictured):
         return format(self)
 
     def __format__(self, format_spec: str = "") -> str:
-        """With "i" print the ids of nodes, with "p" the graph's name before theirs; "ip" does both."""
+        """Prints ids of nodes for "i", and the graph's name before theirs for "p"; "ip" does both.
+        """
         inputs = ", ".join(format(node, format_spec) for node in self.inputs)
         lines = [format(expr, format_spec) for expr in self._exprs]
         body = "\n\t".join([*lines, f"return {show(unpack(self._result), format_spec)}"])
@@ -342,7 +363,7 @@ class InternalGraph(Pictured):
     # -- copies ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Flat lists: nodes and exprs refer to each other so deeply that pickle would not bear it."""
+        """Returns flat lists, because nodes and exprs refer to each other too deeply for pickle."""
         nodes = [node for expr in self for node in expr.outputs]
         refs = {node: NodeRef(place) for place, node in enumerate(nodes)}
 
@@ -390,7 +411,7 @@ class InternalGraph(Pictured):
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> InternalGraph:
-        """A part of a copy of its module."""
+        """Copies the graph as a part of its module."""
         copied = memo[id(self)] = object.__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied

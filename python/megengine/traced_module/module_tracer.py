@@ -1,4 +1,6 @@
-"""What traced modules see of a running program, and what of it is one expr; `fx._watch` tells them of it."""
+"""The calls of a running program that traced modules record, and the modules that are one expr;
+`fx._watch` reports them.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ FUNCTIONS: set[Callable[..., Any]] = {
 
 
 def see_calls_of(function: types.FunctionType) -> None:
-    """Record calls of ``function`` as one expr, whatever it does."""
+    """Makes calls of ``function`` one expr."""
     USER_REGISTERED_FUNCTION.append(function)
     FUNCTIONS.add(function)
     _watch.see_calls_of(function)

@@ -73,12 +73,14 @@ class Node(Value, abc.ABC, _ActsAs):
 
     @property
     def qualname(self) -> str:
-        """Path in the traced program, whatever the graph has become."""
+        """Path in the traced program, which edits of the graph do not change."""
         return self._qualname
 
     @property
     def _orig_name(self) -> str:
-        """Which module, function or method made this, by the path below the top: ``conv_bn.1_out``."""
+        """A name after the module, function or method that made this, by its path below the top:
+        ``conv_bn.1_out``.
+        """
         path = self._qualname.split(".[")
         base = path[0].partition(".")[2]
         if len(path) == 1:
@@ -100,12 +102,12 @@ class Node(Value, abc.ABC, _ActsAs):
         return self.expr.top_graph if self.expr is not None else None
 
     def _written(self, writer: Any) -> dict[str, Any]:
-        """What a file holds of the node; ``writer`` writes values."""
+        """Returns the record of the node in a file; ``writer`` writes values."""
         return {"kind": type(self).__name__, "name": self._name, "qualname": self._qualname}
 
     @staticmethod
     def _read(data: Any, reader: Any) -> Node:
-        """What `_written` gave."""
+        """Returns the node of a record that `_written` made."""
         record(data, "kind name qualname", "shape dtype device qparams value")
         kind, name, qualname = (expect(data[key], str) for key in ("kind", "name", "qualname"))
         if kind == "ModuleNode":
@@ -123,7 +125,7 @@ class Node(Value, abc.ABC, _ActsAs):
         return node
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy of the node has, whoever makes and reads it."""
+        """Returns the state that a copy of the node takes over: all but its maker and readers."""
         return {key: value for key, value in vars(self).items() if key not in ("expr", "readers")}
 
     def __setstate__(self, state: dict[str, Any] | None) -> None:
@@ -133,7 +135,7 @@ class Node(Value, abc.ABC, _ActsAs):
         return self._name
 
     def __format__(self, format_spec: str) -> str:
-        """With "i" the id goes before the name, with "p" the graph's name; "ip" does both."""
+        """Puts the id before the name for "i", and the graph's name for "p"; "ip" does both."""
         name = self._name
         if "p" in format_spec and self.top_graph is not None:
             name = f"{self.top_graph.name}_{name}"
@@ -169,7 +171,7 @@ class ModuleNode(Node, Generic[_M]):
 class TensorNode(Unknown, Node):
     """A tensor, with shape and dtype as they were while tracing.
 
-    GraphError for what needs its value, such as a condition, while exprs are inserted.
+    Uses that need its value, such as a condition, raise GraphError while exprs are inserted.
     """
 
     def __init__(
@@ -229,7 +231,7 @@ class TensorNode(Unknown, Node):
 
     @property
     def value(self) -> Tensor | None:
-        """What insertions compute with in this node's place; None stands for zeros."""
+        """The example value that insertions compute with; None stands for zeros."""
         return self._value
 
     @value.setter
@@ -303,7 +305,7 @@ def _operator(name: str) -> Any:
     return method
 
 
-# Nodes are keys, so == compares identity; without the writing forms `x += y` is `x = x + y`.
+# Nodes are keys, so == compares identity; without in-place operators `x += y` is `x = x + y`.
 for _name in OPERATORS:
     if _name not in ("__eq__", "__ne__") and not _name.startswith("__i") or _name == "__invert__":
         setattr(TensorNode, _name, _operator(_name))

@@ -1,4 +1,4 @@
-"""Trees of arguments and results in a graph: taken apart, given values, printed."""
+"""Takes trees of arguments and results in a graph apart, gives them values, and prints them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def _is_whole(tree: object) -> bool:
 
 
 def pack(tree: object) -> Any:
-    """``tree`` with registered containers taken apart, so that the nodes in them are seen."""
+    """Returns ``tree`` with registered containers taken apart, so that the graph sees their nodes.
+    """
 
     def packed(leaf: Any) -> Any:
         if not _is_whole(leaf):
@@ -42,7 +43,9 @@ def pack(tree: object) -> Any:
 
 
 def unpack(tree: object, value_of: Callable[[Any], Any] = lambda node: node) -> Any:
-    """``tree`` with the containers that `pack` took apart whole again, and ``value_of(node)`` in the place of each node."""
+    """Undoes `pack`: returns ``tree`` with whole containers, and ``value_of(node)`` in place of
+    each node.
+    """
 
     def whole(leaf: Any) -> Any:
         if isinstance(leaf, Packed):
@@ -53,7 +56,7 @@ def unpack(tree: object, value_of: Callable[[Any], Any] = lambda node: node) -> 
 
 
 def _pairs(pattern: object, value: Any) -> Iterable[tuple[Any, Any]] | None:
-    """The parts of a container with what stands in their places; None where ``value`` has other ones."""
+    """Pairs the parts of a container with those of ``value``; None if ``value`` has other parts."""
     if isinstance(pattern, Packed):
         leaves, arrangement = tree_flatten(value)
         return zip(pattern.leaves, leaves, strict=True) if arrangement == pattern.tree else None
@@ -67,7 +70,7 @@ def _pairs(pattern: object, value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 
 def bind(pattern: object, value: object, env: dict[Node, Any], expr: Expr) -> None:
-    """Give the nodes of ``pattern`` the values that stand in their places."""
+    """Gives the nodes of ``pattern`` the values in their places."""
     if isinstance(pattern, Node):
         env[pattern] = value
         return

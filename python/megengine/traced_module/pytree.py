@@ -39,7 +39,9 @@ class ArgsIndex:
 
 
 class Container(NamedTuple):
-    """How a container type is taken apart into (items, auxiliary data) and put together again."""
+    """Two functions: one takes a container apart into (items, auxiliary data), the other puts it
+    together.
+    """
 
     flatten: Callable[[Any], tuple[Sequence[Any], Any]]
     unflatten: Callable[[Sequence[Any], Any], Any]
@@ -110,7 +112,9 @@ def _taken_apart(value: Any) -> tuple[list[Any], tuple[Any, ...] | None]:
 
 
 def _native(kind: type) -> Container:
-    """One that `core._tree` opens; the keys of a dict are its auxiliary data."""
+    """Returns the `Container` of a class that `core._tree` opens; the keys of a dict are its
+    auxiliary data.
+    """
     return Container(_taken_apart, lambda items, keys: Branch(kind, keys, []).made_of(list(items)))
 
 
@@ -127,7 +131,7 @@ def qparams_flatten(inp: QParams) -> tuple[list[Any], tuple[Any, ...]]:
 def qparams_unflatten(
     qparam_type: type[QParams], inp: Sequence[Any], aux_data: tuple[Any, ...]
 ) -> QParams:
-    """What `qparams_flatten` took apart."""
+    """Returns the object that `qparams_flatten` took apart."""
     mode, dtype_meta, *names = aux_data
     return qparam_type(mode, dtype_meta, **dict(zip(names, inp, strict=True)))
 
@@ -137,7 +141,7 @@ for _type in (QParams, LSQParams):
 
 
 def container_of(kind: type) -> Container | None:
-    """How objects of a class are taken apart; None for leaves."""
+    """Returns the `Container` of a class; None for leaves."""
     if kind not in SUPPORTED_TYPE and issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return _native(kind)
     return SUPPORTED_TYPE.get(kind)
@@ -166,7 +170,7 @@ def tree_flatten(
     is_leaf: Callable[[Any], bool] = _is_leaf,
     is_const_leaf: Callable[[Any], bool] = _is_const_leaf,
 ) -> tuple[list[Any], TreeDef]:
-    """(leaves that are not constants, arrangement with the constants in it).
+    """Returns (leaves that are not constants, arrangement with the constants in it).
 
     AssertionError for an object of a type that is neither a container nor a leaf.
     """

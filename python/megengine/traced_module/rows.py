@@ -1,4 +1,6 @@
-"""What pictures show of a graph: a row for each expr, with those of a called graph inside of the call."""
+"""Makes the rows that pictures show: one for each expr, with those of a called graph inside the
+call.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,9 @@ def _measure(graph: InternalGraph, inputs: tuple[Any, ...], runs: int) -> Measur
         if not isinstance(value, Tensor):
             raise TypeError(f"html: {graph.name} takes tensors, got {value!r}")
     stopwatch = _Stopwatch()
-    graphs = {each: each._run_expr for each in graph.each_graph()}
-    try:
-        for each in graphs:
-            each._run_expr = stopwatch.run
-        with kept_tensors([*graph._module.tensors(), *inputs]):
-            for _ in range(runs):
-                graph.eval(*inputs)
-    finally:
-        for each, run_expr in graphs.items():
-            each._run_expr = run_expr
+    with graph.run_by(stopwatch.run), kept_tensors([*graph._module.tensors(), *inputs]):
+        for _ in range(runs):
+            graph.eval(*inputs)
     return stopwatch.measured
 
 

@@ -51,7 +51,7 @@ def register_module_loader(*module_types: type[Module]) -> Callable[[Loader], Lo
 
 
 def _leave(expr: Expr) -> None:
-    """Exprs without a loader stay as they are."""
+    """Leaves an expr without a loader unchanged."""
 
 
 def load_functional(expr: CallFunction) -> None:

@@ -37,7 +37,9 @@ from .tracing import QUANTIZERS, parameter_from, parameters_of, signature_of
 __all__ = ["InternalGraph", "TracedModule", "register_as_builtin", "trace_module", "wrap"]
 
 class _EndReached(BaseException):
-    """All end points are computed. No error: nothing notes or handles it on its way."""
+    """Raised when all end points are computed. It is no Exception, so that nothing notes or handles
+    it on its way.
+    """
 
 
 class _Watch:
@@ -47,18 +49,25 @@ class _Watch:
         self.points: tuple[Node, ...] = ()
         self.ends: tuple[Node, ...] = ()
         self.values: dict[Node, Any] = {}
-        self.ended: dict[Node, Any] = {}
-        self.active = False  # while the module that was asked to watch runs
+        self._ended: dict[Node, Any] = {}
 
-    def run(self, expr: Expr, env: dict[Node, Any]) -> None:
-        """Run an expr of a graph, and keep values of what it makes."""
+    def result(self, graph: InternalGraph, inputs: list[Any]) -> Any:
+        """Runs a graph to its end, or to the end points, whose values it then returns."""
+        self._ended.clear()
+        try:
+            with graph.run_by(self._run):
+                return graph._run(inputs)
+        except _EndReached:
+            return [self._ended[node] for node in self.ends]
+
+    def _run(self, expr: Expr, env: dict[Node, Any]) -> None:
         expr.run(env)
-        for node in expr.outputs if self.active else ():
+        for node in expr.outputs:
             if node in self.points:
                 self.values[node] = env[node]
             if node in self.ends:
-                self.ended[node] = env[node]
-                if len(self.ended) == len(set(self.ends)):
+                self._ended[node] = env[node]
+                if len(self._ended) == len(set(self.ends)):
                     raise _EndReached
 
 
@@ -138,9 +147,8 @@ class TracedModule(Module):
             If the program does not take these arguments.
         """
         graph, leaves = self._graph_for(args, kwargs)
-        if self._watch is not None:
-            return self._run_watched(self._watch, graph, leaves)
-        return graph._run([self, *leaves])
+        inputs = [self, *leaves]
+        return graph._run(inputs) if self._watch is None else self._watch.result(graph, inputs)
 
     def _graph_for(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -155,20 +163,12 @@ class TracedModule(Module):
             )
         return graph, leaves
 
-    def _run_watched(self, watch: _Watch, graph: InternalGraph, leaves: list[Any]) -> Any:
-        watch.ended.clear()
-        watch.active = True
-        try:
-            return graph._run([self, *leaves])
-        except _EndReached:
-            return [watch.ended[node] for node in watch.ends]
-        finally:
-            watch.active = False
-
     def _canonical(
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments passed by position where that is possible, so that both ways are one signature."""
+        """Returns the arguments by position if possible, so that calls by position and by name have
+        one signature.
+        """
         if self.argspec is None:
             return tuple(args), kwargs
         try:
@@ -178,7 +178,7 @@ class TracedModule(Module):
         return bound.args, bound.kwargs
 
     def _by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-        """(name of the parameter, argument), by position first."""
+        """Returns (name of the parameter, argument), by position first."""
         names: list[str] = []
         for parameter in self.argspec.parameters.values() if self.argspec is not None else ():
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -207,7 +207,7 @@ class TracedModule(Module):
         return next(iter(self.argdef_graph_map.values()))
 
     def _input_names(self) -> list[str]:
-        """What the inputs of the only graph are called."""
+        """Returns the names of the inputs of the only graph."""
         return [node.name for node in self.graph.inputs[1:]]
 
     @property
@@ -216,7 +216,7 @@ class TracedModule(Module):
         return {k: tree_flatten(unpack(g._result))[1] for k, g in self.argdef_graph_map.items()}
 
     def _adopt_graphs(self) -> None:
-        """Make this the top: its graphs are the outermost ones, and count."""
+        """Makes this the top module: its graphs are the outermost ones, which count ids."""
         for graph in self.argdef_graph_map.values():
             graph._renumber()
 
@@ -224,7 +224,9 @@ class TracedModule(Module):
         return next(argdef for argdef, other in self.argdef_graph_map.items() if other is graph)
 
     def _set_arguments(self, graph: InternalGraph, args: tuple[Any, ...], kwargs: dict[str, Any], added: str = "") -> None:
-        """Call ``graph`` with arguments arranged like these; parameters keep their names. added: name of a new one, the last."""
+        """Makes ``graph`` the one for arguments arranged like these; parameters keep their names.
+        added: the name of a new last one.
+        """
         del self.argdef_graph_map[self._arrangement(graph)]
         self.argdef_graph_map[tree_flatten((tuple(args), dict(kwargs)))[1]] = graph
         names = [name for name, _ in self._by_name(args, kwargs)]
@@ -237,7 +239,7 @@ class TracedModule(Module):
         self.argspec = inspect.Signature(taken) if len(set(names)) == len(names) else None
 
     def _add_parameter(self, graph: InternalGraph, name: str) -> None:
-        """The last input of ``graph`` is a further argument."""
+        """Makes the last input of ``graph`` a further argument."""
         *inputs, new = graph.inputs[1:]
         args, kwargs = self._arrangement(graph).unflatten(inputs)
         if kwargs:
@@ -322,8 +324,6 @@ class TracedModule(Module):
         if points is not None:
             watch.values.clear()
         self._watch = watch if watch.points or watch.ends else None
-        for graph in self._inner_graphs():
-            graph._run_expr = self._watch.run if self._watch is not None else None
 
     def _inner_graphs(self) -> list[InternalGraph]:
         return [inner for g in self.argdef_graph_map.values() for inner in g.each_graph()]
@@ -360,14 +360,14 @@ class TracedModule(Module):
         return child
 
     def _copied(self, is_top: bool = True) -> TracedModule:
-        """The same, with ids of its own."""
+        """Returns a copy with ids of its own."""
         copied = self._as_child()
         copied._is_top = is_top
         copied._adopt_graphs()
         return copied
 
     def _take_over(self, module: Module, build: Callable[[Module], Module]) -> None:
-        """Tensors, children and mode of ``module``; ``build`` makes the children."""
+        """Takes over tensors, children and mode of ``module``; ``build`` makes the children."""
         own = self.__dict__
         for key in ("name", "training", "quantize_disabled", "_short_name"):
             own[key] = vars(module)[key]
@@ -414,7 +414,7 @@ class TracedModule(Module):
         state = {**vars(self), "_watch": None, "argspec": None}
         if self.argspec is not None:
             state["argspec"] = parameters_of(self.argspec)
-        # A pickled dict is filled before its keys are whole objects: hashes need them whole.
+        # A pickled dict is filled before its keys are complete, which their hashes need.
         state["argdef_graph_map"] = list(self.argdef_graph_map.items())
         return {"version": __version__, "module": state}
 
@@ -428,7 +428,7 @@ class TracedModule(Module):
             self._upgrade(version)
 
     def _upgrade(self, version: str) -> None:
-        """Be whole after it was read from what release ``version`` wrote."""
+        """Completes a module that was read from a file of release ``version``."""
         for graph in self._inner_graphs():
             upgrade(graph, version)
         self._adopt_graphs()
@@ -445,7 +445,7 @@ def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def _check_not_mixed(owner: str, key: str, value: Any) -> None:
-    """ValueError for a container of modules and other things."""
+    """Raises ValueError for a container of modules and other things."""
     if not _holds(value, (Module,)):
         return
     for item in getattr(opened(value), "parts", ()):

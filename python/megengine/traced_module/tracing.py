@@ -1,6 +1,8 @@
-"""Recording calls as exprs with nodes for their results: what tracing and `insert_exprs` share, and tracing.
+"""Records calls as exprs with nodes for their results, for tracing and `insert_exprs`; and traces
+modules.
 
-While a module's forward is traced, tensors flow as always, and each is known to the graph by a node.
+While a module's forward is traced it computes with tensors as usual, and the graph has a node for
+each.
 """
 
 from __future__ import annotations
@@ -41,13 +43,15 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def listed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-    """Arguments whose iterators are lists, for they are read twice."""
+    """Returns arguments with lists in place of iterators, because they are read twice."""
     make: Callable[[Any], Any] = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
     return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
 
 
 def function_expr(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Expr, tuple[Any, ...]]:
-    """The expr of a call, and the arguments that it takes; a method of the global random generator is the function of megengine.random."""
+    """Returns the expr of a call, and its arguments; a method of the global random generator
+    becomes the function of megengine.random.
+    """
     if func is op_objects.apply:
         return Apply(args[0]), args[1:]
     public: Any = getattr(random, func.__name__, None) if args and isinstance(args[0], RNG) else None
@@ -69,7 +73,9 @@ class Recorder(_watch.Watcher, abc.ABC):
 
     @abc.abstractmethod
     def record(self, expr: Expr, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
-        """What the call gives, which ``expr`` makes; or ``written``, which it writes. run: calls it as the program does."""
+        """Records ``expr`` and returns its result, or ``written`` if the call writes that. run:
+        calls the function as the program does.
+        """
 
     def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call with these arguments becomes an expr."""
@@ -96,16 +102,19 @@ class Recorder(_watch.Watcher, abc.ABC):
     def record_method(self, name: str, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
         target = arguments[0][0]
         expr = CallMethod(target, name)
-        expr.set_arguments((), {})  # `finish` gives it these: what fails, or makes no tensor, reads nothing
+        # `finish` sets the arguments, so a call that fails, or makes no tensor, reads nothing
+        expr.set_arguments((), {})
         if module_tracer.writes_in_place(name) and (self.inserts or isinstance(target.expr, (Input, GetAttr, Constant))):
-            expr.disable_remove()  # it is seen from outside
+            expr.disable_remove()  # the write is seen from outside
         return self.record(expr, arguments, run, written)
 
     def items(self, tensor: Tensor) -> Iterator[Any]:
         return iter([tensor[i] for i in range(len(tensor))])
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-        """args and kwargs with nodes in the places of tensors and modules. AssertionError for unsupported types."""
+        """Returns args and kwargs with nodes in the places of tensors and modules. AssertionError
+        for unsupported types.
+        """
         tree_flatten((args, kwargs))
         return map_leaves(
             (tuple(pack(arg) for arg in args), {key: pack(value) for key, value in kwargs.items()}),
@@ -137,7 +146,7 @@ class _Scope:
         self.graph = graph
         self.module = module
         self.nodes: dict[int, Node] = {}  # id of a tensor or module -> its node
-        self._kept: list[Any] = []  # ids stay those of these objects
+        self._kept: list[Any] = []  # keeps the objects alive, so that ids stay valid
 
     def know(self, value: Any, node: Node) -> None:
         self.nodes[id(value)] = node
@@ -145,20 +154,24 @@ class _Scope:
 
     @functools.cached_property
     def paths(self) -> dict[int, str]:
-        """Id of a tensor or module -> the dotted path at which the module holds it; what is its own goes by the path that it has there."""
+        """Id of a tensor or module -> the dotted path at which the module holds it; its own members
+        have the paths that they have in it.
+        """
         held = [*self.module.named_tensors(), *self.module.named_modules(), *_members(self.module)]
         return {id(item): path for path, item in held if path}
 
 
 class Tracer(Recorder):
-    """Builds the traced copy of a tree of modules, which are of class ``made``, and the graphs of what is called."""
+    """Builds the traced copy of a tree of modules, as modules of class ``made``, and the graphs of
+    their calls.
+    """
 
     def __init__(self, made: type[TracedModule], keep_values: bool = False) -> None:
         self._made = made
         self._built: dict[int, Module] = {}
         self._kept: list[Module] = []
         self._scopes: list[_Scope] = []
-        # Values of each expr as tracing found them, for the check of exprs one by one.
+        # Values of the exprs of the outermost graph, for the check of exprs one by one.
         self.values: dict[Expr, list[np.ndarray]] | None = {} if keep_values else None
 
     # -- the tree --------------------------------------------------------------------------------
@@ -179,7 +192,8 @@ class Tracer(Recorder):
     def trace(
         self, module: Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[TracedModule, Any]:
-        """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
+        """Returns the traced copy of ``module`` with a graph for these arguments, and its result.
+        """
         traced = cast("TracedModule", self.build(module, is_root=True))
         with _watch.watching(self):
             result = self._trace_graph(module, traced, name, name, args, kwargs)
@@ -259,7 +273,7 @@ class Tracer(Recorder):
         tensors = [leaf for leaf in leaves(pack(result)) if isinstance(leaf, Tensor)]
         for tensor, node in zip(tensors, expr.outputs, strict=True):
             scope.know(tensor, node)
-        if self.values is not None:
+        if self.values is not None and len(self._scopes) == 1:
             with suspended():
                 self.values[expr] = [tensor.numpy() for tensor in tensors]
 
@@ -297,7 +311,7 @@ class Tracer(Recorder):
     def made_from(
         self, result: Tensor, data: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """``Tensor(data)`` of a tensor is a call like others."""
+        """Records ``Tensor(data)`` of a tensor as a call."""
         if isinstance(data, Tensor):
             self._add(CallFunction(type(result)), self.arguments((data, *args), kwargs), result)
 
@@ -307,7 +321,7 @@ class Tracer(Recorder):
             node.name = name
 
     def write(self, module: Module, name: str, value: object) -> None:
-        # `self.count += 1` ends with the tensor that is there
+        # `self.count += 1` assigns the same tensor
         if isinstance(value, (Tensor, Module)) and vars(module).get(name) is not value:
             raise AssertionError(
                 f"{type(module).__name__}.{name} is assigned in forward, which a graph does not repeat\n"
@@ -354,12 +368,12 @@ def _drop_unread(top: TracedModule) -> None:
 
 
 def parameters_of(signature: inspect.Signature) -> list[tuple[Any, ...]]:
-    """Name, kind and, where there is one, default of each parameter, for files."""
+    """Returns name, kind and default, if any, of each parameter, for files."""
     return [(p.name, int(p.kind), *([] if p.default is p.empty else [p.default])) for p in signature.parameters.values()]
 
 
 def parameter_from(name: str, kind: int, *default: Any) -> inspect.Parameter:
-    """What `parameters_of` gave an item for. ValueError for an unknown kind."""
+    """Returns the parameter of an item from `parameters_of`. ValueError for an unknown kind."""
     kinds: Any = type(inspect.Parameter.KEYWORD_ONLY)
     return inspect.Parameter(name, kinds(kind), **{"default": value for value in default})
 

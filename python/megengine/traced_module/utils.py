@@ -9,7 +9,9 @@ from ..module._reach import set_expand_structure
 
 
 def get_subattr(module: object, target: str) -> Any:
-    """What ``module`` holds at ``target``, such as ``conv_bn.1`` or ``layers.0.weight``; "" is the module itself. AttributeError for nothing."""
+    """Returns the object at the dotted path ``target``, such as ``layers.0.weight``; "" is
+    ``module``. AttributeError if there is none.
+    """
     return attribute_at(module, target)
 
 

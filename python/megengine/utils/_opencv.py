@@ -6,11 +6,13 @@ import functools
 import sys
 from typing import Any
 
-_has_one_thread = False  # whether it shall compute with one thread
+_has_one_thread = False  # whether it should compute with one thread
 
 
 def use_one_thread() -> None:
-    """For workers, of which there are many: OpenCV computes with one thread in this process, now and when it is loaded."""
+    """Makes OpenCV use one thread in this process, now and when it is loaded, because there are
+    many workers.
+    """
     global _has_one_thread
     _has_one_thread = True
     if "cv2" in sys.modules:

@@ -1,4 +1,4 @@
-"""Run a forked child's work where thread pools of native libraries are its own.
+"""Runs a forked child's work in a thread with its own pools of native libraries.
 
 Our own pool needs no such thing. OpenMP (libgomp), which OpenCV, torch and others bring, keeps a pool of threads per
 thread that has used it. A fork copies the record of the pool but not its threads, so the forked thread waits for ever in
@@ -13,7 +13,8 @@ from typing import Any
 
 
 def run_in_fresh_thread(func: Callable[..., Any], *args: Any) -> Any:
-    """Result of ``func(*args)``, called in a new thread; its exception is raised here."""
+    """Calls ``func(*args)`` in a new thread and returns its result; its exception is raised here.
+    """
     outcome: list[Any] = [None, None]
 
     def body() -> None:

@@ -1,4 +1,5 @@
-"""One layer for a convolution or a linear layer, the batch normalization behind it, and a relu.
+"""Joins a convolution or a linear layer, the batch normalization after it, and a relu into one
+layer.
 
 >>> import megengine.module as M
 >>> fuse_conv_bn_relu_module(M.Conv2d(3, 8, 1).eval(), M.BatchNorm2d(8).eval(), M.ReLU())

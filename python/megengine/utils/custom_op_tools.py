@@ -1,7 +1,8 @@
 """Custom ops in C++: sources go to the user's compiler, and the library that it makes brings its ops to `megengine.core.ops.custom`.
 
-In: C++17 sources that include ``megbrain/custom/custom.h``. Out: the library's path. What the compiler would see is the key under
-which a library is kept: nothing is built twice, and a change in any header is.
+In: C++17 sources that include ``megbrain/custom/custom.h``. Out: the library's path. A library is
+kept under a key of all that the compiler sees: nothing is built twice, and a change in any header
+is.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def build(
 ) -> str:
     """Builds a library of custom ops, if it is not there yet; its path.
 
-    name: of the library; sources: one or more C++ files. The compiler is ``c++``, or what the variable CXX says; extra_cflags and
+    name: the name of the library; sources: one or more C++ files. The compiler is ``c++``, or what
+    the variable CXX says; extra_cflags and
     extra_ldflags are lists or a line of options, extra_include_paths folders. build_dir: where the library lies; else a folder of that
     name in MGE_CUSTOM_OP_DIR, or in the user's cache. verbose: logs the compiler's command. abi_tag: ``_GLIBCXX_USE_CXX11_ABI``, for
     libraries that are linked in. with_cuda and sources in CUDA are refused; extra_cuda_cflags warns.
@@ -130,7 +132,7 @@ def build_and_load(
     verbose: bool = False,
     abi_tag: int | None = None,
 ) -> str:
-    """`build`, then its ops are there, as ``megengine.core.ops.custom.NAME``; the library's path.
+    """Builds a library and loads its ops as ``megengine.core.ops.custom.NAME``; returns its path.
 
     >>> build_and_load("cube", "cube.cpp")
     Traceback (most recent call last):

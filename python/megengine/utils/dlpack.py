@@ -129,7 +129,9 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
 
 
 def _place(array: Any) -> tuple[int, int]:
-    """Kind and number of a device; of one that DLPack has no kind for, what is refused where its memory is asked for."""
+    """Returns kind and number of a device. One without a kind in DLPack counts as the host, and is
+    refused when its memory is asked for.
+    """
     try:
         kind, number = array.__dlpack_device__()
     except (AttributeError, BufferError, ValueError):

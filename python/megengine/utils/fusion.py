@@ -1,4 +1,5 @@
-"""Folding a batch normalization with fixed statistics into the convolution before it. (module/_folding.py).
+"""Folding a batch normalization with fixed statistics into the convolution before it
+(module/_folding.py).
 """
 
 from __future__ import annotations

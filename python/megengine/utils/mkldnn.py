@@ -1,4 +1,5 @@
-"""Layers for inference whose weights lie as oneDNN's kernels read them, reordered once and not in each call.
+"""Layers for inference whose weights are in the order of oneDNN's kernels, reordered once and not
+in each call.
 
 Their inputs and results are best left in the layout of `Tensor.to_mkldnn`; `fx.experimental.optimization` arranges that.
 """
@@ -30,10 +31,10 @@ def _float32(tensor: Tensor) -> Parameter:
 
 
 class _Packed(Module):
-    """weight and bias, in a product with what follows it: bias, an addend, relu.
+    """Weight and bias in a product with the operations after it: bias, an addend, relu.
 
-    The weight lies row-major until the first call, and is packed for the shape of that call's input. Assigning to it,
-    copies and files work as ever: such a weight is packed again.
+    The weight lies row-major until the first call, and is packed for the shape of that call's
+    input. Assignments to it, copies and files work as usual: such a weight is packed again.
     """
 
     _op = ""

@@ -74,12 +74,12 @@ class stats(NamedTuple):
     activations: list[dict[str, Any]]
 
 
-stats.__name__ = "module_stats"  # as it is printed
+stats.__name__ = "module_stats"  # the name that is printed
 
 _flops: dict[type, _Counter] = {}
 _receptive_fields: dict[type, _Counter] = {}
 _shows_receptive_fields = False
-# Field and stride of each tensor of the run at hand, by its id: the tensors are kept, so that ids stay theirs.
+# Id of a tensor of the current run -> its field and stride; tensors are kept alive, so that ids stay valid.
 _fields: dict[int, tuple[Tensor, tuple[int, ...], tuple[int, ...]]] = {}
 
 hook_modules: list[type] = [
@@ -419,7 +419,7 @@ def flops_batchmatmul(
 
 
 def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Returns (field, stride) of the tensor ``x`` while `module_stats` runs; None where it is not
+    """Returns (field, stride) of the tensor ``x`` while `module_stats` runs; None if it is not
     known.
 
     It is not known outside of a run, and for a tensor that a function between layers made.
@@ -447,7 +447,7 @@ def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | N
 def preprocess_receptive_field(
     module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Returns the largest field and stride of a layer's inputs; None where they are not known.
+    """Returns the largest field and stride of a layer's inputs; None if they are not known.
 
     The results of a layer that reads a single place have the same.
 

@@ -1,4 +1,4 @@
-"""Questions to a profile: which operators took how long, summed, sorted, by type.
+"""Answers questions about a profile: the times of operators, summed, sorted, or by type.
 
 >>> seconds = TimeFuncHelper.eval_time_func("device", "end", max)
 >>> profile = {"graph_exec": {"operator": {"0": {"id": "0", "name": "c", "type": "Conv", "input": [], "output": []}}, "var": {}},
@@ -125,7 +125,7 @@ class Record:
     time : float
         Time of the operator, in seconds.
     info, footprint : dict of str
-        What the profile says of the operator, and what the operator computes and moves.
+        The profile's facts about the operator, and its numbers of computed and moved bytes.
     """
 
     __slot__ = [

@@ -1,4 +1,5 @@
-"""What a program spends its time on: each eager kernel, modules, and ranges of the program, for the timeline of Chrome or Perfetto.
+"""Records what a program spends its time on: eager kernels, modules, and ranges of the program, for
+the timeline of Chrome or Perfetto.
 
 >>> import os, tempfile, megengine as mge
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -176,7 +177,9 @@ class Profiler(contextlib.ContextDecorator):
         self._at_end = weakref.finalize(self, _write_at_end, self._path, self._state())
 
     def _state(self) -> dict[str, Any]:
-        """What files are written from; shared with the finalizer, which may not hold the profiler itself."""
+        """Makes the state that files are written from; the finalizer shares it, as it may not hold
+        the profiler.
+        """
         self._shared: dict[str, Any] = {"formats": self._formats, "options": self._options, "pid": self._pid, "record": None}
         return self._shared
 
@@ -257,7 +260,7 @@ class Profiler(contextlib.ContextDecorator):
         self.stop()
 
     def __call__(self, func: Any) -> Any:
-        """``func`` with this profiler around each call."""
+        """Returns ``func`` with this profiler around each call."""
         return super().__call__(func)
 
     def __del__(self) -> None:
@@ -323,7 +326,9 @@ def _timeline(
 def _memory_flow(
     begin: int, calls: list[Any], scopes: list[tuple[str, int, int, int]], pid: int, options: dict[str, int]
 ) -> str:
-    """SVG: bytes that devices hold, over the kernels; those after which they grew most are named."""
+    """Returns an SVG of the bytes that devices hold over the kernels; it names those after which
+    they grew most.
+    """
     width, height = 1000, 400
     used = [call[5] for call in calls]
     top = max(used, default=0) or 1

@@ -34,7 +34,7 @@ __all__ = [
     "NodeRaw", "SummaryWriterExtend", "attr_value_proto", "graph", "node", "node_proto", "tensor_shape_proto", "text",
 ]  # fmt: skip
 
-# What TensorFlow calls the dtypes that it does not call by the names of ours.
+# Our dtypes -> TensorFlow's names, if these differ.
 _DTYPES = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
 
 
@@ -97,8 +97,9 @@ class NodeRaw:
 class SummaryWriterExtend(SummaryWriter):  # type: ignore[misc]
     """Writes an event file into ``logdir`` (None: ``runs/<time>_<host><comment>``), with all methods of its base.
 
-    purge_step: what an earlier run wrote from this step on is not shown. max_queue, flush_secs: events wait until so many are
-    there, or so much time has passed. write_to_disk False: nothing is written. log_dir: an older name of logdir.
+    purge_step: events of an earlier run from this step on are not shown. max_queue, flush_secs: the
+    most events that wait, and the longest time that they wait. write_to_disk False: nothing is
+    written. log_dir: an older name of logdir.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class SummaryWriterExtend(SummaryWriter):  # type: ignore[misc]
         global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """A text, or a list of texts."""
+        """Adds a text, or a list of texts."""
         self._get_file_writer().add_summary(text(tag, text_string_list), global_step, walltime)
 
     def add_node_raw(
@@ -146,7 +147,7 @@ class SummaryWriterExtend(SummaryWriter):  # type: ignore[misc]
         self.node_raw_dict[name].name += suffix
 
     def add_node_raw_attributes(self, name: str, attributes: dict[str, Any]) -> None:
-        """More attributes of the node ``name``. KeyError for an unknown one."""
+        """Adds attributes to the node ``name``. KeyError for an unknown one."""
         self.node_raw_dict[name].attributes.update(attributes)
 
     def add_graph_by_node_raw_list(self) -> None:

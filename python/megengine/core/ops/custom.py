@@ -16,7 +16,7 @@ class CustomOp(OpDef):
     """An op of a library, with its parameters."""
 
     _function: Callable[..., Any]
-    _kinds: dict[str, str]  # of parameters
+    _kinds: dict[str, str]  # name of a parameter -> its kind
 
     def __init__(self, **params: Any) -> None:
         for name in params:

@@ -1,4 +1,4 @@
-"""Automatic mixed precision: the switch, and the two casts that ops of either kind ask for.
+"""Automatic mixed precision: the switch, and the two casts that ops of either kind call.
 
 Matrix products and convolutions run in ``low_prec_dtype`` and accumulate in float32;
 transcendental functions and normalization run in ``high_prec_dtype``.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["enabled", "high_prec_dtype", "low_prec_dtype"]  # noqa: F822 (module properties)
 
-_Passed = TypeVar("_Passed")  # a Tensor, or what casts leave alone
+_Passed = TypeVar("_Passed")  # a Tensor, or a value that casts leave unchanged
 _FLOATS = ("float32", "float16", "bfloat16")
 
 
@@ -26,10 +26,10 @@ class State:
     enabled: bool = False
     low: str = "float16"
     high: str = "float32"
-    outer: "State | None" = None  # of the block around this one
+    outer: "State | None" = None  # the state of the block around this one
 
 
-# The default is shared: what is set outside of all blocks holds in every thread, a block in its own alone.
+# The default is shared: settings outside of all blocks hold in every thread, those of a block in its thread alone.
 state = ContextVar("amp", default=State())  # noqa: B039  -- shared on purpose
 
 
@@ -41,12 +41,13 @@ def check_dtype(value: object) -> str:
 
 
 def to_low(*tensors: "Tensor | None") -> list[Any]:
-    """Where autocasting is on, float tensors cast to the low precision; None and other dtypes pass."""
+    """Casts float tensors to the low precision while autocasting is on; None and other dtypes stay.
+    """
     return [_cast(x, now.low) for x in tensors] if (now := state.get()).enabled else list(tensors)
 
 
 def to_high(x: _Passed) -> _Passed:
-    """Where autocasting is on, a float tensor cast to the high precision; others pass."""
+    """Casts a float tensor to the high precision while autocasting is on; other tensors stay."""
     return _cast(x, now.high) if (now := state.get()).enabled else x
 
 

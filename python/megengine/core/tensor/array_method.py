@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class ArrayMethodMixin(_Tensor):
-    """Arithmetic lies in the extension; here is what works by shapes, indices and host values."""
+    """Methods that work by shapes, indices and host values; arithmetic lies in the extension."""
 
-    __array_priority__ = 1001  # above ndarray: ndarray + Tensor is a Tensor
+    __array_priority__ = 1001  # higher than ndarray's, so that ndarray + Tensor is a Tensor
 
-    if TYPE_CHECKING:  # what megengine.Tensor adds, and `quantized`
+    if TYPE_CHECKING:  # attributes that megengine.Tensor and `quantized` add
 
         _quantized_as: "Callable[[Any, Any], Tensor]"
 
@@ -40,7 +40,7 @@ class ArrayMethodMixin(_Tensor):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """A copy; with ``copy=False`` the tensor's own memory, read-only."""
         if copy is False:
-            lent = np.asarray(_core.lend(self))  # of bfloat16 NumPy has no elements
+            lent = np.asarray(_core.lend(self))  # NumPy has no bfloat16 elements
             if lent.dtype != self.dtype or (dtype is not None and self.dtype != dtype):
                 raise ValueError(f"a tensor of {self.dtype} cannot become an array of {dtype or self.dtype} without a copy")
             return lent
@@ -148,7 +148,7 @@ class ArrayMethodMixin(_Tensor):
                 value = ops.broadcast_to(value, shape=shape)
             self._assign(
                 value
-            )  # a value that fits no other way takes the place of the old one, shape and all
+            )  # a value of another shape replaces the old one
         else:
             self._reset(setitem(self, index, value))
 
@@ -448,7 +448,7 @@ def _std(x: Any, axis: Any, keepdims: bool) -> "Tensor":
     return ops.sqrt(x.var(axis, keepdims))
 
 
-# NumPy's functions that are methods of tensors, by name: what is called with (tensor, axis, keepdims).
+# Name of a NumPy function that is a method of tensors -> the function called with (tensor, axis, keepdims).
 _REDUCTIONS: dict[str, Callable[[Any, Any, bool], "Tensor"]] = {
     **{name: getattr(ArrayMethodMixin, name) for name in ("sum", "prod", "min", "max", "mean", "var", "any", "all")},
     "amin": ArrayMethodMixin.min, "amax": ArrayMethodMixin.max, "std": _std,
@@ -456,7 +456,7 @@ _REDUCTIONS: dict[str, Callable[[Any, Any, bool], "Tensor"]] = {
 
 
 def _on_host(x: Any) -> Any:
-    """A tensor as an array that nobody can write to: what is written would reach no tensor."""
+    """Returns a tensor as a read-only array: a write would reach no tensor."""
     if not isinstance(x, _Tensor):
         return x
     array = np.asarray(x)
@@ -472,7 +472,7 @@ def as_tensor(x: object) -> "Tensor":
 
 
 def require_tensors(op: str, *values: object) -> None:
-    """TypeError that names the first value that is not a Tensor."""
+    """Raises TypeError that names the first value that is not a Tensor."""
     for value in values:
         if not isinstance(value, _Tensor):
             text = " ".join(repr(value).split())

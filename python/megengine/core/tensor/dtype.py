@@ -29,7 +29,7 @@ def dtype_name(dtype: DTypeLike) -> str:
         return dtype
     try:
         name = getattr(dtype, "name", None) or (np.dtype(dtype).name if dtype is not None else "None")
-    except TypeError:  # of NumPy, which knows no such dtype either
+    except TypeError:  # NumPy does not know the dtype either
         name = ""
     name = _UNSUPPORTED.get(name, name)
     if name not in _PLAIN:

@@ -25,7 +25,8 @@ def _zero_unless(condition: "Tensor", value: "Tensor") -> "Tensor":
 
 
 def _gelu_grad(x: "Tensor", dy: "Tensor") -> "Tensor":
-    below = ops.mul(ops.add(ops.erf(ops.mul(x, math.sqrt(0.5))), 1.0), 0.5)  # of the normal distribution
+    # the distribution function of the normal distribution
+    below = ops.mul(ops.add(ops.erf(ops.mul(x, math.sqrt(0.5))), 1.0), 0.5)
     density = ops.mul(ops.exp(ops.mul(ops.square(x), -0.5)), 1 / math.sqrt(2 * math.pi))
     return ops.mul(dy, ops.add(below, ops.mul(x, density)))
 
@@ -44,7 +45,7 @@ def _between(x: "Tensor", low: float, high: float) -> "Tensor":
     return ops.logical_and(ops.greater(x, low), ops.less(x, high))
 
 
-# Gradients take the operand, or for sigmoid and tanh the result, and the gradient of the result.
+# Modes of gradients take the operand (sigmoid and tanh: the result) and the gradient of the result.
 _GRADIENTS: dict[str, Callable[..., "Tensor"]] = {
     "abs_grad": lambda x, dy: ops.where(ops.greater(x, 0.0), dy, ops.neg(dy)),
     "acosh_grad": lambda x, dy: ops.true_div(dy, ops.sqrt(ops.sub(ops.square(x), 1.0))),

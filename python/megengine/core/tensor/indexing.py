@@ -45,7 +45,8 @@ class Access:
         begin, end, step = _bounds(item, extent)
         if item.start is not None or item.stop is not None:
             self.counted.append(len(self.begin))
-            self.whole = self.whole and not records_for_dump()  # what it counts is to be noted
+            # a recording for dump must note the count
+            self.whole = self.whole and not records_for_dump()
         count = max(0, -((begin - end) // step))
         if count == 0:
             begin = end = 0
@@ -182,7 +183,7 @@ def _add_axis(access: Access, item: Any, shape: Shape, axis: int, advanced: bool
         item %= extent
         if (
             advanced
-        ):  # an int next to arrays broadcasts with them, and counts for where their axes go
+        ):  # an int beside arrays broadcasts with them, and counts for the place of their axes
             _add_index(access, np.asarray(item, np.int32), extent)
         else:
             access.take(extent, slice(item, item + 1))
@@ -209,7 +210,8 @@ def _index_tensor(item: "Tensor | np.ndarray") -> "Tensor":
 
 
 def as_places(index: "Tensor") -> "Tensor":
-    """int32, as ops read places. What does not fit lies outside of every axis afterwards, too."""
+    """Casts places to int32, as ops read them. Numbers that do not fit stay outside of every axis.
+    """
     if index.dtype == np.int64:
         index = ops.minimum(ops.maximum(index, -(2**31)), 2**31 - 1)
     return index if index.dtype == np.int32 else ops.cast(index, dtype="int32")
@@ -238,14 +240,16 @@ def _add_mask(access: Access, mask: "Tensor | np.ndarray", shape: Shape, axis: i
 
 
 def _place_if(mask: "Tensor | np.ndarray") -> "Tensor | np.ndarray":
-    """[0] where a bool scalar is True, else no place; of a tensor without a look at its value."""
+    """Returns the place [0] if a bool scalar is True, else no place; a tensor's value is not read.
+    """
     if isinstance(mask, _Tensor):
         return taken(ops.nonzero(ops.reshape(mask, shape=(1,))), 1, 0)
     return np.zeros(int(mask), np.int32)
 
 
 def _basic(shape: Shape, index: Any) -> tuple[Shape, Shape, Shape, Shape, Shape] | None:
-    """(begin, end, step, region, result shape) of an index of ints and slices, None for any other.
+    """Returns (begin, end, step, region, result shape) of an index of ints and slices, None for any
+    other.
 
     The common case, without an Access.
     """
@@ -287,13 +291,15 @@ def _basic(shape: Shape, index: Any) -> tuple[Shape, Shape, Shape, Shape, Shape]
 
 
 def _names_rows(index: object) -> bool:
-    """Does it count along the first axis? [3], [:5] and [3, 1] do, [:, 1] does not."""
+    """Whether an index selects along the first axis: [3], [:5] and [3, 1] do, [:, 1] does not."""
     first = index[0] if type(index) is tuple and index else index
     return first.start is not None or first.stop is not None if type(first) is slice else type(first) is int
 
 
 def _note_counted(ndim: int, index: Any) -> None:
-    """Along which axes the ints and slices of the next op count; along others they take all."""
+    """Notes the axes along which ints and slices of the next op select; along other axes they take
+    all.
+    """
     items = index if type(index) is tuple else (index,)
     counted = [
         axis
@@ -356,7 +362,7 @@ def _region_of(x: _Tensor, access: Access) -> "Tensor":
 
 
 def setitem(x: _Tensor, index: object, value: object) -> "Tensor":
-    """The value that ``x`` has after ``x[index] = value``: a new tensor of x's dtype."""
+    """Returns ``x`` after ``x[index] = value``: a new tensor of x's dtype."""
     shape = x._tuple_shape
     basic = _basic(shape, index)
     if basic is not None and shape:
@@ -401,14 +407,15 @@ def _write_indices(target: "Tensor", access: Access, value: "Tensor") -> "Tensor
 
 
 def _masked_fill(x: _Tensor, mask: Any, value: Any, shape: Shape) -> "Tensor | None":
-    """x[mask] = scalar as one selection, so that a trace needs no data-dependent shape."""
+    """Computes x[mask] = scalar as one selection, so that a trace needs no data-dependent shape."""
     own = mask._tuple_shape if isinstance(mask, _Tensor) else mask.shape
     if own != shape[: len(own)]:
         raise IndexError(
             f"index: a mask of {list(own)} does not fit the axes {list(shape[: len(own)])} it covers"
         )
     value = as_operand(value, x)
-    if not own and isinstance(mask, _Tensor) and 0 not in value._tuple_shape[:-len(shape) or None]:  # all of x or nothing of it
+    # selects all of x or nothing
+    if not own and isinstance(mask, _Tensor) and 0 not in value._tuple_shape[:-len(shape) or None]:
         note_extent_read(x)
         return ops.where(mask, ops.reshape(_fit(value, (1, *shape)), shape=shape), x)
     if not own or any(extent != 1 for extent in value._tuple_shape):

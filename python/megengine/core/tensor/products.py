@@ -1,4 +1,6 @@
-"""What both `functional` and the methods of a tensor compute by several ops: matrix products and variances."""
+"""Matrix products and variances, which both `functional` and the methods of tensors compute by
+several ops.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def matmul(a: "Tensor", b: "Tensor", transpose_a: bool = False, transpose_b: bool = False) -> "Tensor":
-    """Product of the last two axes, in the low precision under `amp`; 1-d operands are a row and a column. Products of int8 are int32."""
+    """Multiplies matrices of the last two axes, in the low precision under `amp`; 1-d operands are
+    a row and a column. Products of int8 are int32.
+    """
     if state.get().enabled:
         a, b = to_low(a, b)
     if a.ndim >= 2 and b.ndim >= 2:
@@ -39,14 +43,16 @@ def _vector_matmul(a: "Tensor", b: "Tensor", transpose_a: bool, transpose_b: boo
 
 
 def as_reals(x: "Tensor") -> "Tensor":
-    """Integers and bools in a float dtype that holds them all, so that differences are exact and squares do not wrap."""
+    """Casts integers and bools to a float dtype that holds them all, so that differences are exact
+    and squares do not wrap.
+    """
     if x.dtype.kind not in "iub":
         return x
     return ops.cast(x, dtype="float64" if x.dtype.itemsize > 2 else "float32")
 
 
 def of_reals(y: "Tensor", *of: "Tensor") -> "Tensor":
-    """What was computed of `as_reals`, in float32 unless one of ``of`` was in float64."""
+    """Casts a result of operands from `as_reals` to float32, unless one of ``of`` was float64."""
     is_wide = any(each.dtype.name == "float64" for each in of)
     return y if is_wide or y.dtype.name != "float64" else ops.cast(y, dtype="float32")
 

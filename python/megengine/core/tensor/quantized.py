@@ -33,11 +33,11 @@ class QuantizedTensor(Tensor):
 
     @property
     def dtype(self) -> np.dtype:
-        """With metadata; `core.tensor.dtype.get_scale` and `get_zero_point` read it."""
+        """The dtype, with metadata that `core.tensor.dtype.get_scale` and `get_zero_point` read."""
         return self._quantized_dtype
 
     def numpy(self) -> np.ndarray:
-        """The integers, as an array of this dtype."""
+        """Returns the stored integers, as an array of this dtype."""
         return super().numpy().view(self._quantized_dtype)
 
     def reshape(self, *args: Any) -> QuantizedTensor:
@@ -65,7 +65,7 @@ def convert(x: Tensor, dtype: Any) -> Tensor:
     return QuantizedTensor(ops.cast(levels, dtype=np.dtype(dtype).name), dtype)
 
 
-Tensor._quantized_as = convert  # what `astype` asks for, and what tensors know nothing of
+Tensor._quantized_as = convert  # `astype` calls it; tensors do not know quantized dtypes
 
 
 def in_dtype(x: Tensor, dtype: DTypeLike | None) -> Tensor:
@@ -74,7 +74,9 @@ def in_dtype(x: Tensor, dtype: DTypeLike | None) -> Tensor:
 
 
 def real_values(x: Tensor) -> Tensor:
-    """What ``x`` stands for, in float32. TypeError for integers without a scale."""
+    """Returns the real numbers that ``x`` represents, float32. TypeError for integers without a
+    scale.
+    """
     if isinstance(x, QuantizedTensor):
         return convert(x, "float32")
     if x.dtype.kind in "iu":
@@ -86,7 +88,9 @@ def real_values(x: Tensor) -> Tensor:
 
 
 def keeps_quantized_dtype(function: _Function) -> _Function:
-    """Let a function of real numbers take a QuantizedTensor first: the result gets its dtype."""
+    """Lets a function of real numbers take a QuantizedTensor as its first argument; the result gets
+    its dtype.
+    """
     first = cast(FunctionType, function).__code__.co_varnames[0]
 
     @functools.wraps(function)

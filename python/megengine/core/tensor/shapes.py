@@ -47,12 +47,14 @@ def as_ints(values: IntsLike, what: str = "shape") -> Shape:
     return tuple(out)
 
 
-# Where an extent of a recorded call comes from (`_core.note_given`): the operands, the program, what the others leave.
+# Origins of an extent of a recorded call (`_core.note_given`): the operands, the program, the remaining elements.
 DERIVED, WRITTEN, SOLVED = range(3)
 
 
 def as_target(values: IntsLike, kept: Sequence[int] = ()) -> Shape:
-    """``as_ints`` of what the next op keeps as the shape of its result: a record notes where they come from. kept: places of the operand's own."""
+    """Returns ``as_ints`` of a shape that the next op keeps as its result's; a record notes the
+    origin of its extents. kept: places of the operand's own extents.
+    """
     if not records_for_dump():
         return as_ints(values)
     ints: list[int] = []
@@ -95,7 +97,8 @@ def as_int(value: object, what: str) -> int:
 
 
 def _as_int(value: Any, what: str) -> int:
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():  # what a division gives: size / 2
+    # size / 2 gives a float
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
     try:
         return operator.index(value)
@@ -182,18 +185,19 @@ def reshape(x: _Tensor, shape: IntsLike) -> "Tensor":
 
 
 def default_gradient(y: "Tensor") -> "Tensor":
-    """What backward passes begin with where no dy is given: ones like ``y``."""
+    """Returns the gradient that a backward pass begins with if no dy is given: ones like ``y``."""
     return full_like(y, 1.0)
 
 
 def full_like(x: _Tensor, value: float, dtype: str | None = None) -> "Tensor":
-    """A tensor of x's shape, which a record takes for numbers."""
+    """Makes a tensor of x's shape, which records keep as numbers."""
     note_extent_read(x)
     return ops.full(shape=x._tuple_shape, value=value, dtype=dtype or x.dtype.name, device=x)
 
 
 def in_order_of(x: _Tensor, y: "Tensor") -> "Tensor":
-    """``y`` in the order of memory that ``x`` has: where it is channels-last, programs know it as ``format="nhwc"``."""
+    """Returns ``y`` in the memory order of ``x``; programs know channels-last as ``format="nhwc"``.
+    """
     return y.to_mkldnn() if x.is_mkldnn else y
 
 
@@ -322,7 +326,7 @@ def use_symbolic_shape() -> bool:
 
 
 def set_symbolic_shape(option: bool) -> bool:
-    """True: ``x.shape`` is a Tensor outside of traces, too. Returns the setting before.
+    """Sets whether ``x.shape`` is a Tensor outside of traces, too. Returns the former setting.
 
     >>> from megengine import functional as F
     >>> before = set_symbolic_shape(True)

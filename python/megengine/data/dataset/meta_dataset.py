@@ -185,7 +185,7 @@ class _TorchStream(StreamDataset):
 
 
 def _as_arrays(sample: Any) -> Any:
-    """A sample in which tensors and images of others are arrays."""
+    """Returns a sample with arrays in place of tensors and images of other libraries."""
     return mapped(sample, lambda x: np.asarray(x) if hasattr(x, "__array__") and not isinstance(x, np.generic) else x)
 
 

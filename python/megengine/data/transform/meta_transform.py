@@ -1,4 +1,4 @@
-"""What a transform is: a function of one sample, applied to all samples of a batch."""
+"""Base of transforms: functions of one sample, applied to all samples of a batch."""
 
 from __future__ import annotations
 

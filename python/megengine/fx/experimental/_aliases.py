@@ -1,4 +1,4 @@
-"""Tensors of a graph into which its nodes may write: copies of them would not see it."""
+"""Finds tensors of a graph into which its nodes may write: copies would miss these writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_IN_PLACE = {operator.iadd: operator.add, operator.imul: operator.mul}
 
 
 def make_new_tensors(graph: Graph, modules: dict[str, M.Module]) -> None:
-    """``y += x`` as ``y + x`` where nobody else reads y, so that nobody can tell."""
+    """Replaces ``y += x`` by ``y + x`` if nothing else reads y."""
     for node in graph.nodes:
         if node.target in _NOT_IN_PLACE and isinstance(node.args[0], Node):
             written = node.args[0]
@@ -24,8 +24,9 @@ def make_new_tensors(graph: Graph, modules: dict[str, M.Module]) -> None:
 
 
 def may_be_written(graph: Graph, modules: dict[str, M.Module]) -> set[Node]:
-    """Nodes that stay as they are, because they make tensors into which others may write, or call modules
-    of whose tensors that holds: a laid out copy would not see it."""
+    """Returns the nodes that must stay: they make tensors into which others may write, or call
+    modules with such tensors. A laid out copy would miss the writes.
+    """
     suspects = [value for node in graph.nodes for value in _written_by(node, modules)]
     found: set[Node] = set()
     while suspects:
@@ -33,7 +34,7 @@ def may_be_written(graph: Graph, modules: dict[str, M.Module]) -> set[Node]:
         if node in found:
             continue
         found.add(node)
-        if not _makes_new_tensor(node, modules):  # it may hand on what it gets
+        if not _makes_new_tensor(node, modules):  # it may return its argument
             suspects += node.all_input_nodes
     shared = {
         id(attribute_at(graph.owning_module, node.target))
@@ -50,7 +51,9 @@ def may_be_written(graph: Graph, modules: dict[str, M.Module]) -> set[Node]:
 
 
 def _written_by(node: Node, modules: dict[str, M.Module]) -> list[Node]:
-    """Inputs of a node into which it may write; those of code that is not of this package all count."""
+    """Returns the inputs into which a node may write; for code outside this package, all of its
+    inputs.
+    """
     if node.op == "call_function":
         home = getattr(node.target, "__module__", None) or ""
         known = home.startswith(("megengine.", "_operator", "math")) or node.target is getattr

@@ -24,9 +24,8 @@ _WINDOWS = ("stride", "padding", "dilation", "groups")
 
 
 def functions_to_layers(model: M.Module, tracer: type[Tracer]) -> GraphModule:
-    """The graph of ``model``, which is the caller's own, with layers in place of functions whose tensors nobody writes.
-
-    Imported models have such functions. Others that read the tensors still do.
+    """Replaces functions by layers in the graph of ``model``, a copy of the caller's, if no node
+    writes their tensors. Imported models have such functions. Other readers of the tensors stay.
     """
     at_work = tracer()
     graph = at_work.trace(model)
@@ -46,7 +45,7 @@ def functions_to_layers(model: M.Module, tracer: type[Tracer]) -> GraphModule:
 
 
 def _layer(gm: GraphModule, node: Node, written: set[Node], made: dict[Node, M.Module]) -> M.Module | None:
-    """The layer that the node is, None where it is none."""
+    """Returns the layer that a node computes, or None."""
     if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
         return None
     tensors = _tensors(gm, node, written)
@@ -60,7 +59,9 @@ def _layer(gm: GraphModule, node: Node, written: set[Node], made: dict[Node, M.M
 
 
 def _tensors(gm: GraphModule, node: Node, written: set[Node]) -> list[Tensor | None] | None:
-    """The tensors behind the first operand; None unless they are the model's, float32 on the CPU, and stay as they are."""
+    """Returns the tensors after the first operand; None unless they belong to the model, are
+    float32 on the CPU, and never change.
+    """
     found: list[Tensor | None] = []
     for value in node.args[1:]:
         if value is None:
@@ -76,7 +77,7 @@ def _tensors(gm: GraphModule, node: Node, written: set[Node]) -> list[Tensor | N
 
 
 def _take_bias(gm: GraphModule, node: Node, written: set[Node], made: dict[Node, Any]) -> None:
-    """A vector that is added to a product becomes its bias."""
+    """Makes a vector that is added to a product its bias."""
     for product, other in (node.args, node.args[::-1]):
         layer = made.get(product) if isinstance(product, Node) and len(product.users) == 1 else None
         tensor = attribute_at(gm, other.target) if isinstance(other, Node) and other.op == "get_attr" and other not in written else None
@@ -106,12 +107,14 @@ def _convolution(node: Node, tensors: list[Tensor | None]) -> M.Module | None:
 
 
 def _is_plain(value: Any) -> bool:
-    """A number, or numbers, and no value of the graph."""
+    """Whether an argument is a number, or numbers, and not a value of the graph."""
     return isinstance(value, int) or (isinstance(value, (tuple, list)) and all(isinstance(part, int) for part in value))
 
 
 def _product(node: Node, tensors: list[Tensor | None]) -> M.Module | None:
-    """matmul has the matrix as it is, linear turned; each with no more than a bias."""
+    """Returns the product of a layer: matmul takes the matrix as it is, linear transposed; each has
+    at most a bias.
+    """
     weight, bias = (*tensors, None, None)[:2]
     if weight is None or weight.ndim != 2 or len(node.args) > (3 if node.target is F.linear else 2):
         return None
@@ -123,7 +126,7 @@ def _product(node: Node, tensors: list[Tensor | None]) -> M.Module | None:
 
 
 def _normalization(node: Node, tensors: list[Tensor | None], made: dict[Node, M.Module]) -> M.Module | None:
-    """Behind a convolution, which it may be folded into."""
+    """Returns a normalization that follows a convolution and may be folded into it."""
     before: Any = made.get(node.args[0])
     if type(before) not in _NORMALIZATIONS or len(tensors) != 4 or not node.kwargs.keys() <= {"eps"} or any(tensor is None for tensor in tensors):
         return None

@@ -1,4 +1,4 @@
-"""What decides whether a region of layers is laid out: its length, or the time that it takes."""
+"""Rules that decide whether a region of layers is laid out: by its length, or by its time."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def gen_mkl_autotuner(
     >>> fast = optimization.optimize_for_inference(net, config)
     """
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
-    known: dict[Graph, dict[str, Any]] = {}  # of the graph at hand: values of its nodes, by name
+    known: dict[Graph, dict[str, Any]] = {}  # graph -> values of its nodes, by name
 
     def use_mkl_heuristic(graph: MklSubgraph) -> bool:
         whole = graph.fx_graph
@@ -117,14 +117,16 @@ def gen_mkl_autotuner(
 
 
 def _values(gm: GraphModule, args: tuple[Any, ...]) -> dict[str, Any]:
-    """Values of all nodes, by name. Runs a copy, for the model may write into its tensors and inputs."""
+    """Returns the values of all nodes by name. It runs a copy, as the model may write into its
+    tensors and inputs.
+    """
     return {node.name: value for node, value in values_of(copy.deepcopy(gm), args)}
 
 
 def _seconds(
     graph: MklSubgraph, values: dict[str, Any], iters: int, warmup: int
 ) -> tuple[float, float]:
-    """Best time of the region with its layouts, conversions included, and without."""
+    """Returns the best times of the region with its layouts, conversions included, and without."""
     inside = set(graph.nodes)
     read = dict.fromkeys(value for node in graph.nodes for value in node.all_input_nodes)
     inputs = [node for node in read if node not in inside]
@@ -133,7 +135,7 @@ def _seconds(
     sample = [values[(node.args[0] if node in starts else node).name] for node in inputs]
     laid_out = extract_subgraph(graph.fx_graph.owning_module, graph.nodes, inputs, outputs)
     dense = extract_subgraph(graph.fx_graph.owning_module, graph.nodes, inputs, outputs)
-    whole: Any = graph.fx_graph  # which lay_out gave old_modules
+    whole: Any = graph.fx_graph  # lay_out has set its old_modules
     reset_modules(list(dense.graph.nodes), dict(dense.named_modules()), whole.old_modules)
     dense.recompile()
 

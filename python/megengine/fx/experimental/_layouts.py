@@ -1,4 +1,5 @@
-"""The part of `optimize_for_inference` that lets values between layers lie as oneDNN's kernels read them.
+"""The part of `optimize_for_inference` that keeps values between layers in the layouts of oneDNN's
+kernels.
 
 Regions of layers that know these layouts get `Tensor.to_mkldnn` on the way in and `Tensor.to_dense` on the way out, layers
 with packed weights (`megengine.utils.mkldnn`), and products that add and rectify what they store. A heuristic decides
@@ -57,9 +58,8 @@ class _Support(Enum):
 def lay_out(
     model: M.Module, heuristic: Callable[[MklSubgraph], bool], tracer: type[Tracer]
 ) -> GraphModule:
-    """``model``, which is the caller's own, with the regions laid out that ``heuristic`` chooses.
-
-    AssertionError where a layer that could be laid out does not compute in float32 on the CPU.
+    """Lays out the regions of ``model``, a copy of the caller's, that ``heuristic`` chooses.
+    AssertionError if a layer that could be laid out does not compute in float32 on the CPU.
     """
     at_work = tracer()
     graph = at_work.trace(model)
@@ -177,7 +177,7 @@ def _cancel_conversions(graph: Graph) -> None:
 
 
 def _regions(graph: Graph, taken: Sequence[Node]) -> list[MklSubgraph]:
-    """The nodes that are laid out, in sets that hand values to each other without conversion."""
+    """Returns the nodes that are laid out, in sets that exchange values without conversion."""
     places = {node: place for place, node in enumerate(graph.nodes)}
     starts = [node for node in places if _is_conversion(node, "to_mkldnn")]
     sets = UnionFind(len(places))
@@ -203,7 +203,9 @@ def _regions(graph: Graph, taken: Sequence[Node]) -> list[MklSubgraph]:
 
 
 def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> None:
-    """Layers with packed weights add what is added to their results, and rectify them, where nobody else reads those."""
+    """Lets layers with packed weights compute a following sum and relu, if nothing else reads their
+    results.
+    """
 
     def is_free_product(value: Any) -> bool:
         return (
@@ -220,7 +222,7 @@ def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> 
             free = [value for value in node.args if is_free_product(value) and len(value.args) == 1]
             if not free:
                 continue
-            # That of the larger window: it has the most to do while the addend comes from memory.
+            # Takes the one with the larger window, which has the most to compute while the addend comes from memory.
             product = max(
                 free,
                 key=lambda value: (_window(modules[value.target]), place[value]),
@@ -228,7 +230,7 @@ def _join_into_products(nodes: Sequence[Node], modules: dict[str, M.Module]) -> 
             addend = node.args[0] if product is node.args[1] else node.args[1]
             if isinstance(addend, Node):
                 product.args = (*product.args, addend)
-                node.prepend(product)  # behind what makes the addend
+                node.prepend(product)  # after the node that makes the addend
                 _put_in_place_of(product, node)
         elif called(node, modules) in (F.relu, F.nn.relu, M.ReLU) and is_free_product(node.args[0]):
             product = node.args[0]

@@ -1,4 +1,4 @@
-"""Which layers know oneDNN's layouts, and the exchange of layers for those with packed weights."""
+"""The layers that know oneDNN's layouts, and their exchange for layers with packed weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ mkldnn_supported = [
     M.MaxPool2d, M.AvgPool2d, M.AdaptiveAvgPool2d,
     F.relu, F.nn.relu, F.sigmoid, F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d,
 ]  # fmt: skip
-# These stay as they lie: they are taken in where a value that they read is laid out already.
+# These keep the layout of their input, and join a region if a value that they read is laid out already.
 mkldnn_supported_unknown = [
     operator.add, operator.sub, operator.mul, operator.truediv, F.add, F.sub, F.mul, F.div, F.maximum, F.minimum,
     F.clip, F.elu, F.erf, F.gelu, F.hsigmoid, F.hswish, F.leaky_relu, F.mish, F.relu6, F.silu, F.softplus, F.tanh,
@@ -38,7 +38,9 @@ mkldnn_map: dict[type, Callable[..., M.Module]] = {
 
 
 def called(node: Node, modules: dict[str, M.Module]) -> Any:
-    """The function, or the class of the module, that a node calls; the target of other nodes."""
+    """Returns the function, or the class of the module, that a node calls; for other nodes the
+    target.
+    """
     return type(modules[node.target]) if node.op == "call_module" else node.target
 
 

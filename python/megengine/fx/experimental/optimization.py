@@ -328,7 +328,7 @@ def _check_model(model: M.Module) -> None:
 
 
 def _heuristic_of(option: Any) -> Callable[[MklSubgraph], bool] | None:
-    """None: layouts stay as they are."""
+    """Returns the heuristic of an option; None keeps all layouts."""
     if option is False:
         return None
     if not isinstance(option, dict):

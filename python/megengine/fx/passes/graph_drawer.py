@@ -42,7 +42,7 @@ class DotGraph(str):
 class FxGraphDrawer:
     """Draws a GraphModule: a box for each node, with its target, and its shape after `ShapeProp`.
 
-    name: of the graph. ignore_getattr: leave reads of attributes out.
+    name: the name of the graph. ignore_getattr: whether to leave out reads of attributes.
 
     >>> from megengine import fx
     >>> drawer = fx.passes.graph_drawer.FxGraphDrawer(fx.symbolic_trace(lambda x: x + 1), "sum")

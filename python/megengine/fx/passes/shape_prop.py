@@ -14,7 +14,7 @@ __all__ = ["ShapeProp", "TensorMetadata"]
 
 
 class TensorMetadata(NamedTuple):
-    """What is known of a tensor without its values: shape (elements along each axis), dtype, device."""
+    """Facts about a tensor without its values: shape (elements along each axis), dtype, device."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -31,7 +31,8 @@ class ShapeProp(Interpreter):
     """Runs a graph and notes in each node what it made.
 
     ``node.meta["tensor_meta"]``: a `TensorMetadata`, or a tree of them for several tensors; missing where
-    there is no tensor. ``node.meta["type"]``: type of the value. ``node.shape``, ``node.dtype``: of a single tensor.
+    there is no tensor. ``node.meta["type"]``: type of the value. ``node.shape``, ``node.dtype``:
+    those of a single tensor.
 
     >>> import megengine as mge, megengine.functional as F
     >>> from megengine import fx
@@ -42,7 +43,7 @@ class ShapeProp(Interpreter):
     """
 
     def run_node(self, n: Node) -> Any:
-        """The value of the node, which is noted."""
+        """Runs a node, notes its type, and returns its value."""
         result = super().run_node(n)
         noted = map_leaves(result, _metadata)
         if isinstance(noted, TensorMetadata):

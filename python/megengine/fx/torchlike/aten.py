@@ -11,7 +11,9 @@ from . import elementwise, images, networks, pooling, recurrent, shapes
 
 
 def native_batch_norm(input, weight, bias, *settings):
-    """(result, None, None). settings: running statistics, if any; training, if not known; momentum, eps."""
+    """Returns (result, None, None). settings: running statistics, if any; training, if not known;
+    momentum, eps.
+    """
     *running, momentum, eps = settings
     training = running.pop() if len(running) in (1, 3) else False
     if training and running:
@@ -25,7 +27,8 @@ def native_batch_norm(input, weight, bias, *settings):
 def batch_norm_functional(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
-    """In training: (result, None, None, new running mean, new running variance)."""
+    """Normalizes in training; returns (result, None, None, new running mean, new running variance).
+    """
     given: dict[str, Any] = {"training": training, "momentum": 1 - momentum, "eps": eps, "inplace": False}
     out, mean, var = F.batch_norm(input, mean, var, weight, bias, **given)
     return out, None, None, mean, var

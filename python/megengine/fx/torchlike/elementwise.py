@@ -1,4 +1,6 @@
-"""Element-wise functions, with the arguments of torch's. What layers hold has a name of its own; the rest is in the table."""
+"""Element-wise functions, with the arguments of torch's. Functions that layers use have names; the
+others are in the table.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +25,26 @@ def erfc(input: Tensor) -> Tensor:
 
 @wrap
 def absolute(input: Tensor | float) -> Tensor | float:
-    """|input|, whose gradient at 0 is 0."""
+    """Computes |input|, whose gradient at 0 is 0."""
     return ops.even_abs(input) if isinstance(input, Tensor) else abs(input)
 
 
 @wrap
 def maximum(input: Tensor, other: Tensor) -> Tensor:
-    """The larger ones; equal operands share the gradient."""
+    """Takes the larger elements; equal operands share the gradient."""
     return ops.even_maximum(input, other)
 
 
 @wrap
 def minimum(input: Tensor, other: Tensor) -> Tensor:
-    """The smaller ones; equal operands share the gradient."""
+    """Takes the smaller elements; equal operands share the gradient."""
     return ops.even_minimum(input, other)
 
 
 def clamp(input, min=None, max=None):
-    """The gradient at a bound goes to the bound: of equal operands the first has it."""
+    """Clips to the bounds. At a bound the gradient goes to the bound: of equal operands the first
+    has it.
+    """
     above = input if min is None else F.maximum(min, input)
     return above if max is None else F.minimum(max, above)
 
@@ -63,10 +67,10 @@ def floor_divide(input: Tensor | float, other: Tensor | float) -> Tensor | float
 
 @wrap
 def trunc_divide(input: Any, other: Any) -> Any:
-    """The quotient rounded towards 0, that of integers as an integer."""
+    """Rounds the quotient towards 0; that of integers is an integer."""
     if not _are_integers(input, other):
         return trunc(input / other)
-    below = input // other  # of integers, whose quotients floats do not hold
+    below = input // other  # floats do not hold quotients of integers
     return below + ((below * other != input) & ((input < 0) != (other < 0))).astype(below.dtype)
 
 
@@ -91,7 +95,7 @@ def _div(input, other, *, rounding_mode=None):
 
 @wrap
 def remainder(input: Tensor | float, other: Tensor | float) -> Tensor | float:
-    """With the sign of ``other``, as Python has it."""
+    """Computes the remainder with the sign of ``other``, as Python does."""
     rest = input % other
     if not isinstance(rest, Tensor):
         return rest
@@ -100,7 +104,7 @@ def remainder(input: Tensor | float, other: Tensor | float) -> Tensor | float:
 
 @wrap
 def fmod(input: Tensor, other: Tensor | float) -> Tensor:
-    """With the sign of ``input``, as C has it."""
+    """Computes the remainder with the sign of ``input``, as C does."""
     if not _are_integers(input, other):
         return input % other
     return F.sign(input) * (F.abs(input) % abs(other))
@@ -108,7 +112,7 @@ def fmod(input: Tensor, other: Tensor | float) -> Tensor:
 
 @wrap
 def _round(input: Tensor, decimals: int = 0) -> Tensor:
-    """Halves to even numbers."""
+    """Rounds, with halves to even numbers."""
     if decimals:
         raise ValueError("round to decimals")
     if input.dtype.kind in "iub":
@@ -164,13 +168,13 @@ def selu(input, inplace=False):
 
 @wrap
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """The slope at 0 is that of negative numbers."""
+    """Computes leaky relu; its slope at 0 is that of negative numbers."""
     return ops.left_leaky_relu(input, negative_slope=float(negative_slope))
 
 
 @wrap
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """weight: one slope, or one a channel, shape (C,)."""
+    """Computes prelu. weight: one slope, or one for each channel, shape (C,)."""
     if weight.size > 1 and input.ndim > 1:
         weight = weight.reshape(-1, *(1,) * (input.ndim - 2))
     return ops.left_prelu(input, weight)
@@ -267,7 +271,7 @@ FUNCTIONS = {
     "log2": lambda input: F.log(input) / math.log(2),
     "log10": lambda input: F.log(input) / math.log(10),
     "erfc": erfc,
-    "isfinite": lambda input: input - input == 0,  # neither of infinity nor of NaN
+    "isfinite": lambda input: input - input == 0,  # infinity and NaN have no sign to keep
     # logic and choices
     "eq": F.equal, "ne": F.not_equal, "lt": F.less, "le": F.less_equal, "gt": F.greater, "ge": F.greater_equal,
     **dict.fromkeys(("bitwise_and", "__and__"), lambda input, other: input & other),

@@ -16,14 +16,14 @@ from .networks import attended, embedding, embedding_bag
 
 
 class LeakyReLU(M.LeakyReLU):
-    """Its slope at 0 is that of negative numbers."""
+    """The layer whose slope at 0 is that of negative numbers, as torch has it."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return ops.left_leaky_relu(inputs, negative_slope=float(self.negative_slope))
 
 
 class PReLU(M.PReLU):
-    """Its slope at 0 is that of negative numbers."""
+    """The layer whose slope at 0 is that of negative numbers, as torch has it."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return prelu(inputs, self.weight.reshape(-1))
@@ -115,7 +115,7 @@ class MultiheadAttention(M.Module):
         return y if self.batch_first else F.swapaxes(y, 0, 1), weights
 
     def _projections(self) -> list[tuple[Tensor, Tensor | None]]:
-        """(weight, bias) for query, key and value."""
+        """Returns (weight, bias) for query, key and value."""
         weights: list[Any] = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
         if self.in_proj_weight is not None:
             weights = list(F.split(self.in_proj_weight, 3))
@@ -132,7 +132,7 @@ class MultiheadAttention(M.Module):
         return F.transpose(x, (0, 2, 1, 3))
 
     def _mask(self, q: Tensor, k: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
-        """What is added to the scores."""
+        """Returns the numbers that are added to the scores."""
         (n, heads, length, _), keys = q._tuple_shape, k._tuple_shape[2]
         added = None
         if mask is not None:
@@ -155,7 +155,7 @@ class MultiheadAttention(M.Module):
 
 
 def _additive(mask: Tensor, like: Tensor) -> Tensor:
-    """A bool mask, true where hidden, as what is added."""
+    """Turns a bool mask, true where hidden, into numbers that are added to the scores."""
     if mask.dtype != np.bool_:
         return mask
     hidden = F.full((), -np.inf, dtype=like.dtype.name)

@@ -11,7 +11,7 @@ from ...functional._loss_parts import reduced, warn_of_broadcast
 from ...tensor import Tensor
 from .._intercept import wrap
 
-_REDUCTIONS = ("none", "mean", "sum")  # by the numbers that exported programs have for them
+_REDUCTIONS = ("none", "mean", "sum")  # exported programs have their indices
 
 
 def _reduction(name: Any) -> Any:
@@ -52,7 +52,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 @wrap
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The absolute error, whose gradient where there is none is 0."""
+    """Computes the absolute error; its gradient is 0 where the error is 0."""
     warn_of_broadcast("l1_loss", input, target)
     return reduced(ops.even_abs(input - target), reduction)
 
@@ -80,7 +80,7 @@ FUNCTIONS = {
     "mse_loss": _of_two(F.loss.square_loss), "l1_loss": _of_two(l1_loss), "cross_entropy": cross_entropy, "kl_div": kl_div, "nll_loss": nll_loss, "smooth_l1_loss": smooth_l1_loss,
     "huber_loss": huber_loss, "cosine_embedding_loss": cosine_embedding_loss, "triplet_margin_loss": triplet_margin_loss,
 }  # fmt: skip
-OPERATORS = {  # exported programs have no arguments of older releases between the others
+OPERATORS = {  # exported programs lack the arguments of older releases
     "mse_loss": _exported_of_two(F.loss.square_loss), "l1_loss": _exported_of_two(l1_loss),
     "kl_div": lambda input, target, reduction=1, log_target=False: kl_div(input, target, reduction=reduction, log_target=log_target),
     "smooth_l1_loss": lambda input, target, reduction=1, beta=1.0: smooth_l1_loss(input, target, reduction=reduction, beta=beta),

@@ -23,9 +23,9 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 @wrap
 def grouped_mm(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: DTypeLike | None = None) -> Tensor:
-    """The products of a mixture's experts: group e of the axis that both share, or that only one has, ends at offs[e].
-
-    Groups' sizes are values, so each expert multiplies all, with zeros in place of what is another's. ValueError for a bias, which torch refuses, too.
+    """The products of a mixture's experts: group e of the axis that both share, or that only one
+    has, ends at offs[e]. The sizes of groups are values, so each expert multiplies all rows, with
+    zeros for those of others. ValueError for a bias, which torch refuses, too.
     """
     if bias is not None:
         raise ValueError("grouped_mm: there is no bias")
@@ -62,7 +62,9 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of a table. IndexError for a negative index as for one that is too large: torch does not count from the end here."""
+    """Rows of a table. IndexError for an index that is negative or too large: torch does not count
+    from the end here.
+    """
     if max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place, which is not supported")
     if scale_grad_by_freq:
@@ -72,7 +74,8 @@ def embedding(
 
 def _looked_up(op: str, input: Tensor, weight: Tensor, look_up: Callable[[Tensor], Tensor]) -> Tensor:
     rows = weight._tuple_shape[0]
-    places = F.where(input < 0, input - rows, input)  # before the first row, whatever counts from the end
+    # a place before the first row; it does not count from the end
+    places = F.where(input < 0, input - rows, input)
     try:
         return look_up(places)
     except IndexError:
@@ -86,7 +89,7 @@ _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: 
 
 
 def _one(value: Any) -> Any:
-    """conv1d takes ints, or a name of the padding."""
+    """Returns an argument of conv1d as one int, or as the name of the padding."""
     return value[0] if isinstance(value, (tuple, list)) else value
 
 
@@ -102,7 +105,7 @@ def _convolution(rank: int):
 
 
 def _parameters(weight, bias, groups, rank):
-    """As our functions take them."""
+    """Returns weight and bias in the shapes that our functions take."""
     weight = weight if groups == 1 else grouped(weight, groups)
     return weight, bias if bias is None else F.reshape(bias, (1, -1) + (1,) * rank)
 
@@ -205,7 +208,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel of each sample by its own statistics, or by the running ones."""
+    """Normalizes each channel of each sample by its own statistics, or by the running ones."""
     if not use_input_stats:
         return F.batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
     return F.instance_norm(input, weight is not None, weight, bias, eps)
@@ -219,7 +222,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 
 
 def attended(scores: Tensor, value: Tensor, dropout_p: float) -> tuple[Tensor, Tensor]:
-    """softmax(scores) value, and the weights."""
+    """Returns softmax(scores) @ value, and the weights."""
     weights = F.softmax(scores, axis=-1)
     if dropout_p:
         weights = F.dropout(weights, dropout_p)

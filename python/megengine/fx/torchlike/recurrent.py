@@ -16,7 +16,8 @@ from .._intercept import wrap
 
 State = tuple[Tensor, ...]
 
-MODES = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "tanh", "RNN_RELU": "relu"}  # torch's, and `recurrent_layer`'s
+# torch's mode -> that of `recurrent_layer`
+MODES = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "tanh", "RNN_RELU": "relu"}
 
 
 def run_direction(
@@ -24,7 +25,8 @@ def run_direction(
 ) -> tuple[Tensor, State]:
     """One layer in one direction over x [time, batch, features].
 
-    weights: of input and state, their biases or None, and the projection of h or None. Returns (outputs, last state).
+    weights: those of input and state, their biases or None, and the projection of h or None.
+    Returns (outputs, last state).
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     if w_hr is None:

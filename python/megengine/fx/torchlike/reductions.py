@@ -38,7 +38,7 @@ def norm_root(input: Tensor) -> Tensor:
 
 @wrap
 def variance(input: Tensor, axis: int | Sequence[int] | None, correction: float, keepdims: bool) -> Tensor:
-    """Variance with ``correction`` taken from the number of elements that it is divided by."""
+    """Computes the variance; its divisor is the number of elements less ``correction``."""
     biased = F.var(input, axis=axis, keepdims=keepdims)
     count = input.size // biased.size
     return biased * (count / (count - correction)) if correction else biased
@@ -48,7 +48,7 @@ def variance(input: Tensor, axis: int | Sequence[int] | None, correction: float,
 def norm(
     input: Tensor, p: Any = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DTypeLike | None = None
 ) -> Tensor:
-    """(sum of |x| ** p) ** (1 / p) over axes; all of them by default."""
+    """Computes (sum of |x| ** p) ** (1 / p) over axes; all of them by default."""
     x = cast(input, dtype)
     axes = tuple(range(x.ndim)) if _axis(dim) is None else dim
     y = length(
@@ -74,20 +74,24 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
 
 @wrap
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:
-    """(values, indices) of the k largest or smallest elements along an axis, in order."""
+    """Returns (values, indices) of the k largest or smallest elements along an axis, in order."""
     rows = F.swapaxes(input, dim, -1)
     return Pair(*(F.swapaxes(found, dim, -1) for found in F.topk(rows, k, descending=largest)))
 
 
 @wrap
 def max_along(input: Tensor, dim: int, keepdim: bool = False) -> Pair:
-    """(values, indices) of the largest elements along an axis; the first of equal ones has the gradient."""
+    """Returns (values, indices) of the largest elements along an axis; the first of equal ones has
+    the gradient.
+    """
     return _chosen(input, F.argmax(input, axis=dim, keepdims=True), dim, keepdim)
 
 
 @wrap
 def min_along(input: Tensor, dim: int, keepdim: bool = False) -> Pair:
-    """(values, indices) of the smallest elements along an axis; the first of equal ones has the gradient."""
+    """Returns (values, indices) of the smallest elements along an axis; the first of equal ones has
+    the gradient.
+    """
     return _chosen(input, F.argmin(input, axis=dim, keepdims=True), dim, keepdim)
 
 
@@ -114,13 +118,13 @@ def _total(function):
 
 
 def _truths(function):
-    """Any, or all: the largest or smallest of 0 and 1."""
+    """Computes any or all as the largest or smallest of 0 and 1."""
     return lambda input, dim=None, keepdim=False: function((input != 0).astype("int32"), axis=_axis(dim), keepdims=keepdim) > 0
 
 
 @wrap
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Pair:
-    """(values, indices) in order along an axis."""
+    """Returns (values, indices) in order along an axis."""
     return Pair(*F.sort(input, descending=descending, dim=dim))
 
 
@@ -140,7 +144,9 @@ def searchsorted(sorted_sequence, input, *, right=False, side=None, sorter=None,
 
 @wrap
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements each of ``bins`` equal parts of [min, max] has, in the dtype of the elements; min = max: the elements' own range."""
+    """Counts the elements in each of ``bins`` equal parts of [min, max], in their dtype; min = max:
+    the range of the elements.
+    """
     flat = F.flatten(input)
     low, high = (F.full((), float(bound)) for bound in (min, max))
     if min == max:
@@ -155,7 +161,9 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
 @wrap
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
-    """Each element less the one before it, ``n`` times; of bools, whether they differ."""
+    """Subtracts from each element the one before it, ``n`` times; for bools tells whether they
+    differ.
+    """
     y = F.concat([each for each in (prepend, input, append) if each is not None], axis=dim)
     for _ in range(n):
         before: list[Any] = [slice(None)] * y.ndim
@@ -167,7 +175,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
 
 @wrap
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
-    """(v with norms g over all axes but ``dim``, the norms that it had)."""
+    """Returns (v with norms g over all axes but ``dim``, the norms that it had)."""
     norms = norm(v, 2, [axis for axis in range(v.ndim) if axis != dim % v.ndim], True)
     return v * (g / norms), norms
 

@@ -21,12 +21,14 @@ _LAST = 2**63 - 1  # "to the end" in exported programs
 
 
 def _sizes(sizes: tuple[Any, ...]) -> Any:
-    """``f(2, 3)`` and ``f((2, 3))`` alike."""
+    """Returns the sizes of both ``f(2, 3)`` and ``f((2, 3))``."""
     return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
 
 
 def same(input, *ignored, **options):
-    """For what changes neither values nor dtype: memory formats, copies, devices, gradients."""
+    """Returns ``input``, for functions that change neither values nor dtype: memory formats,
+    copies, devices, gradients.
+    """
     return input
 
 
@@ -70,7 +72,7 @@ def _axes(dims: Any) -> Any:
 
 @wrap
 def squeeze(input: Tensor, *dims: Any) -> Tensor:
-    """Without the named axes, or all, as far as their extent is 1."""
+    """Removes the named axes, or all axes, whose extent is 1."""
     shape, named = input._tuple_shape, _sizes(dims) or range(input.ndim)
     named = {normalize_axis(dim, input.ndim, "squeeze") for dim in named}
     return input.reshape(
@@ -105,7 +107,9 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
 
 
 def _check_whole(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> None:
-    """ValueError, unless these say where all of ``input`` lies, one element after the other: tensors have no other layout here."""
+    """Raises ValueError, unless these say where all of ``input`` lies, one element after the other:
+    tensors have no other layout here.
+    """
     wanted = 1
     is_whole = not storage_offset
     for extent, step in zip(reversed(size), reversed(stride), strict=True):
@@ -118,7 +122,7 @@ def _check_whole(input: Tensor, size: Sequence[int], stride: Sequence[int], stor
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """All of ``input`` in another shape, if that is what the strides say. ValueError otherwise."""
+    """Returns all of ``input`` in another shape, if the strides mean that. ValueError otherwise."""
     _check_whole(input, size, stride, storage_offset)
     return input.reshape(tuple(size))
 
@@ -127,7 +131,8 @@ def as_strided(
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """``src`` in place of all of ``input``, if that is what the strides say. ValueError otherwise."""
+    """Returns ``src`` in place of all of ``input``, if the strides mean that. ValueError otherwise.
+    """
     _check_whole(input, size, stride, storage_offset)
     return src.reshape(input._tuple_shape)
 
@@ -148,7 +153,8 @@ def _end(end: Any) -> Any:
 
 @wrap
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """One behind the other; a tensor of shape (0,) beside others of any shape adds nothing."""
+    """Joins tensors along an axis; a tensor of shape (0,) beside others of any shape adds nothing.
+    """
     return F.concat([each for each in tensors if each._tuple_shape != (0,)] or list(tensors), axis=dim)
 
 
@@ -160,7 +166,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     axes = [axis for axis, places in enumerate(indices) if places is not None]
     shape = np.broadcast_shapes(*(places._tuple_shape for places in indices if places is not None))
     extents, first, last = input._tuple_shape, axes[0], axes[-1] + 1
-    if axes == [*range(first, last)]:  # else the axes of the places stand in front
+    if axes == [*range(first, last)]:  # otherwise the axes of the places stand in front
         region = (*extents[:first], *shape, *extents[last:])
     else:
         region = (*shape, *(extent for axis, extent in enumerate(extents) if axis not in axes))
@@ -190,7 +196,7 @@ def slice_scatter(
 
 @wrap
 def split(input: Tensor, split_size: int | list[int] | tuple[int, ...], dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of this size along an axis, the last one smaller where it does not fit; or of these sizes."""
+    """Splits an axis into pieces of this size, the last one possibly smaller, or of these sizes."""
     extent = input._tuple_shape[dim]
     if isinstance(split_size, (tuple, list)):
         ends = np.cumsum(split_size).tolist()
@@ -202,7 +208,7 @@ def split(input: Tensor, split_size: int | list[int] | tuple[int, ...], dim: int
 
 @wrap
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most this number of equal pieces, the last one smaller where they do not fit."""
+    """Splits into at most this number of equal pieces; the last one may be smaller."""
     return split(input, -(-input._tuple_shape[dim] // chunks), dim)
 
 
@@ -218,7 +224,9 @@ def _cast(dtype: str):
 
 
 def to(input, *args, dtype=None, **options):
-    """A dtype (a name, or that of a tensor), another tensor, or devices, which are all the host here."""
+    """Casts to a dtype (a name, or that of a tensor) or to that of another tensor; devices are all
+    the host here.
+    """
     wanted = dtype or next((arg for arg in args if _is_dtype(arg)), None)
     if wanted is not None:
         return input.astype(wanted)
@@ -235,7 +243,7 @@ def _is_dtype(value: Any) -> bool:
 
 @wrap
 def like(input: Tensor, other: Tensor | DTypeLike) -> Tensor:
-    """In the dtype of a tensor, or in a dtype that the program computed."""
+    """Casts to the dtype of a tensor, or to a dtype that the program computed."""
     return input.astype(getattr(other, "dtype", other))
 
 
@@ -269,7 +277,7 @@ def arange(start, end=None, step=1, *, dtype=None, **options):
 
 @wrap
 def check(condition: object, message: str = "") -> None:
-    """AssertionError with the message unless the condition holds."""
+    """Raises AssertionError with the message unless the condition holds."""
     if not condition:
         raise AssertionError(message or "a condition of the program does not hold")
 
@@ -278,7 +286,7 @@ _IMPURE.add(check)
 
 
 def nothing(*ignored, **options):
-    """For hints to torch's compiler."""
+    """Does nothing, for hints to torch's compiler."""
 
 
 FUNCTIONS = {

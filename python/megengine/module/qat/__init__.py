@@ -127,7 +127,7 @@ class QATModule(Module):
     def _apply_fakequant_with_observer(
         self, target: Tensor, fake_quant: _FakeQuantize | None, observer: Observer | None
     ) -> Tensor:
-        """``target`` as the observer saw it and the fake quantizer rounded it."""
+        """Shows ``target`` to the observer and rounds it by the fake quantizer."""
         if observer is not None:
             target = observer(target)
         if fake_quant is None or not fake_quant.enabled:
@@ -242,9 +242,8 @@ class QATModule(Module):
 
 
 class RoundedQAT(QATModule):
-    """A layer whose method ``_calc``, of (input, weight, bias), gets weight and bias rounded.
-
-    Its public method, called as ``_calc`` with ``_ending`` behind, gives the result before it is rounded.
+    """A layer whose method ``_calc`` (input, weight, bias) gets rounded weight and bias. Its public
+    method, named ``_calc`` plus ``_ending``, returns the result before rounding.
     """
 
     weight: Any
@@ -277,19 +276,24 @@ class RoundedQAT(QATModule):
 
 
 class ReluQAT(QATModule):
-    """Goes before a `RoundedQAT` among the bases of a class: relu, then the result is rounded."""
+    """Applies relu before the result is rounded, if it stands before a `RoundedQAT` among the bases
+    of a class.
+    """
 
     def _activated(self, x: Tensor) -> Tensor:
         return F.nn.relu(x)
 
 
 def _source(fake_quant: Any, observer: Any) -> QParamsModuleMixin | None:
-    """Who knows the parameters: a fake quantizer that learns them, else the observer."""
+    """Returns the object that knows the parameters: a fake quantizer that learns them, else the
+    observer.
+    """
     return fake_quant if isinstance(fake_quant, QParamsModuleMixin) else observer
 
 
 def training_factor(bn: _BatchNorm) -> Tensor:
-    """What the weight is scaled by before it is rounded in training; never 0, for the result is divided by it.
+    """Returns the factor of the weight before it is rounded in training; never 0, for the result is
+    divided by it.
 
     It is the factor of the running statistics, so that training rounds the weight as the folded layer will
     (Krishnamoorthi 2018, "Quantizing deep convolutional networks for efficient inference", section 3.2.2).
@@ -303,7 +307,7 @@ def training_factor(bn: _BatchNorm) -> Tensor:
 
 
 def running_statistics(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
-    """(mean, variance) of a normalization that keeps them."""
+    """Returns (mean, variance) of a normalization that keeps them."""
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("bn.running_mean is not None and bn.running_var is not None does not hold")
     return bn.running_mean, bn.running_var
@@ -315,7 +319,8 @@ def uses_running_statistics(bn: _BatchNorm, training: bool) -> bool:
 
 
 def folded(layer: Any, bn: _BatchNorm, mean: Tensor, var: Tensor, transposed: bool = False) -> tuple[Tensor, Tensor]:
-    """Weight and bias (out_channels,) of the layer that also normalizes by these statistics."""
+    """Returns weight and bias (out_channels,) of a layer that also normalizes by these statistics.
+    """
     factor, shift = normalization(mean, var, bn.eps, bn.weight, bn.bias, layer.bias)
     return layer.weight * beside_weight(factor, layer.weight, transposed), shift
 
@@ -323,7 +328,8 @@ def folded(layer: Any, bn: _BatchNorm, mean: Tensor, var: Tensor, transposed: bo
 class FoldedQAT(RoundedQAT):
     """A layer, the child called ``_layer``, and the batch normalization behind it, the child ``bn``.
 
-    ``_calc`` is a method of the layer; ``_bias_shape`` sets a channel's number beside the elements of a result.
+    ``_calc`` is a method of the layer; numbers of channels in the shape ``_bias_shape`` broadcast
+    to a result.
     """
 
     bn: Any

@@ -41,7 +41,7 @@ class QuantizedModule(Module):
     """
 
     _repr_prefix = "Quantized."
-    _nonlinear_mode = "identity"  # or "relu"
+    _nonlinear_mode = "identity"  # subclasses have "relu"
 
     @classmethod
     def from_qat_module(cls, qat_module: Any) -> Self:
@@ -66,7 +66,7 @@ class QuantizedModule(Module):
         raise TypeError(f"{cls.__name__} does not define from_qat_module(cls, qat_module)")
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        """As `Module`. ValueError in training mode."""
+        """Calls the module, as `Module` does. ValueError in training mode."""
         if self.training:
             raise ValueError(
                 f"{type(self).__name__} computes on integers and cannot be trained\n  fix: call eval() of the model"
@@ -85,7 +85,7 @@ def made_like(cls: type[QuantizedModule], layer: Module, qat_module: QATModule) 
 
 
 class Plain(QuantizedModule):
-    """Made of a layer of `module.qat` as it is."""
+    """Base of layers that take a layer of `module.qat` over unchanged."""
 
     @classmethod
     def from_qat_module(cls, qat_module: Any) -> Self:
@@ -94,7 +94,8 @@ class Plain(QuantizedModule):
 
 
 class Folded(QuantizedModule):
-    """One layer: the running statistics of the batch normalization are in its weight and bias."""
+    """Base of layers whose weight and bias contain the running statistics of a batch normalization.
+    """
 
     @classmethod
     def from_qat_module(cls, qat_module: FoldedQAT) -> Self:
@@ -103,7 +104,7 @@ class Folded(QuantizedModule):
 
 
 def with_weights(made: Any, qat_module: QATModule, weight: Tensor, bias: Tensor | None) -> Any:
-    """``made`` with the weight in qat_module's dtype and the bias as it is."""
+    """Gives ``made`` the weight in qat_module's dtype, and the bias unchanged."""
     made.weight = convert(weight.detach(), qat_module.get_weight_dtype())
     made.bias = None if bias is None else Tensor(bias.detach())
     return made

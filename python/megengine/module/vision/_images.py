@@ -1,4 +1,4 @@
-"""What the augmentations share: dtypes, borders and random draws."""
+"""Helpers of the augmentations: dtypes, borders and random draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...tensor import Tensor
 
 
 class Stream(RNG):
-    """A random generator that modules can hold: a copy, or a pickle, starts anew from the seed."""
+    """A random generator for modules; its copies and pickles start anew from the seed."""
 
     def __init__(self, seed: int | None = None) -> None:
         super().__init__(seed)
@@ -72,7 +72,7 @@ def pad_image(
 
 
 def draw_range(rng: RNG, option: float | tuple[float, float], size: tuple[int, ...]) -> Tensor:
-    """An option: the number itself, or uniform draws between two."""
+    """Returns an option: the number itself, or uniform draws between two."""
     if isinstance(option, (tuple, list)):
         low, high = option
         return rng.uniform(float(low), float(high), size=size)

@@ -93,7 +93,9 @@ class ActiveBlur(Module):
 
 
 class _Blend(ActiveBlur):
-    """(1 - alpha) * image + alpha * filtered; alpha a number, or (low, high) to draw from for every image."""
+    """Computes (1 - alpha) * image + alpha * filtered; alpha: a number, or (low, high) to draw from
+    for every image.
+    """
 
     def __init__(self, alpha: float | tuple[float, float], seed: int | None) -> None:
         super().__init__()
@@ -299,7 +301,7 @@ class GaussianBlur(Module):
 
 
 class _Constant:
-    """A kernel of plain numbers, which a trace takes as constants."""
+    """Holds a kernel of plain numbers, which a trace takes as constants."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values

@@ -113,7 +113,7 @@ class CropAndPad(Module):
         return [Tensor(np.full((n, 1, 1), side, np.float32)) for side in sides]
 
     def _axis(self, before: Tensor, after: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """Input position = scale * output position + start."""
+        """Returns scale and start of an axis: input position = scale * output position + start."""
         extent = size * (1.0 + before + after)
         if self.align_corners:
             return (extent - 1.0) / max(size - 1, 1), -before * float(size)
@@ -428,7 +428,7 @@ class FillPoly(Module):
 
 
 def _inside(points: Tensor, height: int, width: int) -> Tensor:
-    """1.0 for the pixels of polygons (n, P, 2) and 0.0 for others: (n, height, width)."""
+    """Returns (n, height, width): 1.0 for the pixels of polygons (n, P, 2) and 0.0 for others."""
     n, count, _ = points._tuple_shape
     ahead = F.roll(points, -1, 1)
     x1, y1, x2, y2 = (

@@ -1,4 +1,5 @@
-"""The operators of ONNX as functions of Tensors, where `megengine.functional` has none that means the same.
+"""The operators of ONNX as functions of Tensors, if `megengine.functional` has none with the same
+meaning.
 
 Inputs are positional, attributes are keywords of their ONNX names. Loaded graphs call these.
 `COUNTERPARTS` is the table: op type -> function of ours.

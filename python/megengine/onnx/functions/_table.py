@@ -1,4 +1,4 @@
-"""The table of counterparts, and what functions of them share."""
+"""The table of counterparts, and helpers that their functions share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Counterpart:
-    """function: what computes the op. plain: positions of inputs that it takes as Python numbers where they are known.
-    takes_numbers: 0-d constants may be given to it as Python numbers. counts_results: it is told how many are wanted."""
+    """function: computes the op. plain: positions of inputs that it takes as Python numbers if they
+    are known.
+    takes_numbers: 0-d constants may be given to it as Python numbers. counts_results: whether it
+    takes the number of wanted results.
+    """
 
     function: Callable[..., Any]
     plain: tuple[int, ...] = ()
@@ -62,7 +65,8 @@ def number(value: object) -> Any:
 
 
 def dtype_of(element_type: int) -> str:
-    """Returns our dtype for TensorProto's number. ValueError for one that there are no tensors of."""
+    """Returns our dtype for TensorProto's number. ValueError for a dtype that tensors do not have.
+    """
     name = onnx().TensorProto.DataType.Name(element_type).lower()
     try:
         return dtype_name(held_as(name))
@@ -75,12 +79,12 @@ def is_float(x: Tensor) -> bool:
 
 
 def wide(x: Tensor) -> Tensor:
-    """Real numbers in which sums of those of x lose nothing: float64 stays, others become float32."""
+    """Casts x to a dtype in which sums lose nothing: float64 stays, others become float32."""
     return x if x.dtype.name in ("float64", "float32") else x.astype("float32")
 
 
 def need_no_double(op: str, x: Tensor) -> None:
-    """TypeError for an operator that would compute with half of the bits of float64."""
+    """Raises TypeError for an operator that would compute with half of the bits of float64."""
     if x.dtype.name == "float64":
         raise TypeError(f'{op}: does not compute float64\n  fix: x.astype("float32") before it')
 
@@ -94,7 +98,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 @contextmanager
 def without_values() -> Iterator[None]:
-    """A block whose calls infer types alone. What reads values to do so raises TypeError in it."""
+    """A block whose calls only infer types; reading a value in it raises TypeError."""
     token = _HAS_VALUES.set(False)
     try:
         yield
@@ -103,7 +107,7 @@ def without_values() -> Iterator[None]:
 
 
 def left_graph() -> AbstractContextManager[Any]:
-    """A block that a trace leaves its graph for."""
+    """A block that a trace runs outside of its graph."""
     if not _HAS_VALUES.get():
         raise TypeError("the types of these results depend on values")
     return exclude_from_trace()

@@ -18,12 +18,12 @@ from .._proto import held_as
 from ._table import axis_of, counterpart, dtype_of, ints, is_float, number
 from .elementwise import divide
 
-_MOST = 2**31 - 1  # of an int32
+_MOST = 2**31 - 1  # the largest int32
 
 
 @counterpart("Reshape", plain=(1,))
 def reshape(x: Tensor, shape: Tensor | Sequence[int], *, allowzero: int = 0) -> Tensor:
-    """0 keeps an extent, unless allowzero; -1 is what is left."""
+    """Reshapes; 0 keeps an extent, unless allowzero; -1 is inferred."""
     extents: list[Any] = list(ints(shape))
     if not allowzero:
         extents = [x.shape[place] if extent == 0 else extent for place, extent in enumerate(extents)]
@@ -45,13 +45,13 @@ def size_of(x: Tensor) -> Tensor:
 
 
 def _extents(x: Tensor) -> Tensor:
-    shape: Any = x.shape  # a recording knows whose extents these are
+    shape: Any = x.shape  # a recording notes the tensor that these extents belong to
     return shape.astype("int64") if isinstance(shape, Tensor) else Tensor(shape, dtype="int64")
 
 
 @wrap_maker
 def constant(values: float | Sequence[object], dtype: str) -> Tensor:
-    """Numbers that sizes are computed of, nested as the axes are."""
+    """Makes a constant of numbers that sizes are computed from, nested like its axes."""
     return Tensor(np.array(values), dtype=dtype)
 
 
@@ -72,7 +72,7 @@ def unsqueeze(x: Tensor, axes: Tensor | Sequence[int]) -> Tensor:
 
 @counterpart("Flatten")
 def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
-    """Two axes: those before ``axis``, and the rest."""
+    """Reshapes to two axes: all axes before ``axis``, and the others."""
     axis = axis if axis >= 0 else axis + x.ndim
     return F.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
@@ -125,7 +125,7 @@ def tile(x: Tensor, repeats: Tensor | Sequence[int]) -> Tensor:
 
 @counterpart("Pad", plain=(1, 2, 3))
 def pad(x: Tensor, pads: Tensor | Sequence[int], value: Tensor | float | None = None, axes: Tensor | Sequence[int] | None = None, *, mode: str = "constant") -> Tensor:
-    """Negative widths cut."""
+    """Pads; negative widths cut."""
     widths = ints(pads)
     named = range(x.ndim) if axes is None else [axis_of(axis, x.ndim) for axis in ints(axes)]
     pairs = [(0, 0)] * x.ndim
@@ -143,7 +143,7 @@ def constant_of_shape(shape: Tensor | Sequence[int], *, value: np.ndarray | None
 
 @counterpart("Range", plain=(0, 1, 2))
 def arange(start: Tensor | float, limit: Tensor | float, delta: Tensor | float) -> Tensor:
-    """One of them at least is a Tensor, and has the dtype of the others."""
+    """Computes a range; at least one argument is a Tensor, with the dtype of the others."""
     given = next(value for value in (start, limit, delta) if isinstance(value, Tensor))
     computed: Any = (np.float64 if given.dtype.name == "float64" else np.float32) if is_float(given) else np.int64
     return Tensor(np.arange(number(start), number(limit), number(delta), dtype=computed), dtype=given.dtype)
@@ -184,7 +184,9 @@ def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
 
 
 def _reduction(op: str, reduce: Callable[..., Tensor]) -> None:
-    """The op over axes that are an attribute (up to opset 17) or an input; without any, over all of them."""
+    """Reduces over axes that are an attribute (up to opset 17) or an input; without any, over all
+    of them.
+    """
 
     def reduction(
         x: Tensor, axes: Tensor | Sequence[int] | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
@@ -196,7 +198,7 @@ def _reduction(op: str, reduce: Callable[..., Tensor]) -> None:
         return reduce(x, wanted, keepdims)
 
     reduction.__name__ = reduction.__qualname__ = f"reduce_{op[6:].lower()}"
-    globals()[reduction.__name__] = reduction  # so that graphs that call it can be saved
+    globals()[reduction.__name__] = reduction  # graphs that call it are saved by its name
     counterpart(op, plain=(1,))(reduction)
 
 
@@ -221,7 +223,7 @@ def _extreme(op: Callable[..., Tensor], is_max: bool) -> Callable[..., Tensor]:
 
 
 def _mean(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
-    """Quotients of integers are rounded towards 0."""
+    """Computes means; quotients of integers are rounded towards 0."""
     if is_float(x):
         return _plain(ops.reduce_mean)(x, axes, keepdims)
     count = math.prod(x.shape[axis] for axis in axes)
@@ -274,7 +276,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """A product of matrices. Those of 64 bits are sums of element-wise products."""
+    """Multiplies matrices; those of 64 bits as sums of element-wise products."""
     if a.dtype.name not in ("int64", "float64"):
         return F.matmul(a, b)
     if b.ndim == 1:
@@ -305,7 +307,7 @@ def einsum(*xs: Tensor, equation: str) -> Tensor:
 
 
 def _sum_of_products(equation: str, xs: Sequence[Tensor]) -> Tensor:
-    """Einsum without products of matrices, which there are none of float64."""
+    """Computes Einsum without matrix products, which do not exist for float64."""
     given, arrow, result = equation.partition("->")
     terms = given.split(",")
     if "..." in equation or any(len(set(term)) < len(term) for term in terms):
@@ -326,7 +328,7 @@ def _sum_of_products(equation: str, xs: Sequence[Tensor]) -> Tensor:
 
 @counterpart("Det")
 def determinant(x: Tensor) -> Tensor:
-    """Gaussian elimination with the largest pivot of each column."""
+    """Computes determinants by Gaussian elimination with the largest pivot of each column."""
     *batch, n, _ = x._tuple_shape
     rows = F.reshape(x, (-1, n, n))
     result = F.ones((rows.shape[0],))

@@ -1,4 +1,6 @@
-"""Attention in its forms, with and without caches, and what models of language keep between calls."""
+"""Attention in its forms, with and without caches, and other operators of language models with
+states.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .layers import softmax
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
-    """[n, heads, t, width] of [n, t, heads * width]."""
+    """Returns [n, heads, t, width] of [n, t, heads * width]."""
     n, t, width = x._tuple_shape
     if heads < 1 or width % heads:
         raise ValueError(f"attention: {width} features cannot be split into {heads} heads")
@@ -24,7 +26,7 @@ def _split(x: Tensor, heads: int) -> Tensor:
 
 
 def _joined(x: Tensor) -> Tensor:
-    """[n, t, heads * width] of [n, heads, t, width]."""
+    """Returns [n, t, heads * width] of [n, heads, t, width]."""
     n, heads, t, width = x._tuple_shape
     return F.reshape(F.transpose(x, (0, 2, 1, 3)), (n, t, heads * width))
 
@@ -41,7 +43,9 @@ def _hidden(allowed: Tensor) -> Tensor:
 
 
 def _windows(ahead: Tensor, causal: bool, left: int, right: int) -> Tensor | None:
-    """Which keys a query sees by its place alone; ahead: how far the query is behind each key, negative for keys that come later."""
+    """Returns a mask of the keys that a query sees by its place alone. ahead: the query's place
+    minus the key's.
+    """
     parts = [ahead >= 0] if causal else []
     parts += [ahead <= left] if left >= 0 else []
     parts += [ahead >= -right] if right >= 0 else []
@@ -52,7 +56,9 @@ def _windows(ahead: Tensor, causal: bool, left: int, right: int) -> Tensor | Non
 
 
 def _bias(mask: Tensor | None, keys: int) -> Tensor | None:
-    """A mask as numbers that are added to scores, with one column a key; keys behind its last column are not seen."""
+    """Turns a mask into numbers that are added to scores, one column for each key; keys after its
+    last column are hidden.
+    """
     if mask is None:
         return None
     bias = _hidden(mask) if mask.dtype == np.bool_ else mask.astype("float32")
@@ -64,7 +70,9 @@ def _bias(mask: Tensor | None, keys: int) -> Tensor | None:
 
 
 def _offset(q: Tensor, past: Tensor | None, lengths: Tensor | None) -> Any:
-    """Which place among the keys the first query has, of each image of a batch where that differs."""
+    """Returns the place of the first query among the keys; one for each example of a batch if they
+    differ.
+    """
     if past is not None:
         return past.shape[2]
     return 0 if lengths is None else F.reshape(lengths.astype("int32"), (-1, 1, 1, 1)) - q.shape[2]
@@ -77,7 +85,9 @@ def attention(
     scale: float | None = None, softcap: float = 0.0, softmax_precision: int = 0, left_window_size: int = -1, right_window_size: int = -1,
     results: int = 1,
 ) -> Any:  # fmt: skip
-    """lengths: how many keys of each image of the batch are no padding. Also gives the keys and values with those of the past, and scores."""
+    """lengths: the number of keys of each example that are not padding. Returns also keys and
+    values with those of the past, and scores.
+    """
     if (past_key is None) != (past_value is None):
         raise ValueError("Attention: past_key and past_value go together\n  fix: give both, or neither")
     is_joined = q.ndim == 3
@@ -108,7 +118,9 @@ def attention(
 def _by_scores(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None, causal: int, softcap: float, mode: int
 ) -> tuple[Tensor, Tensor]:
-    """Attention with all scores in memory, and these: as products, with the cap, with masks, or as weights."""
+    """Computes attention with all scores in memory, and returns these too: as products, with the
+    cap, with masks, or as weights.
+    """
     k, v = (F.repeat(part, q._tuple_shape[1] // part._tuple_shape[1], axis=1) for part in (k, v))
     dtype = q.dtype.name
     q, k, v = wide(q), wide(k), wide(v)
@@ -132,7 +144,9 @@ def linear_attention(
     q: Tensor, k: Tensor, v: Tensor, state: Tensor | None = None, decay: Tensor | None = None, beta: Tensor | None = None, *,
     chunk_size: int = 64, kv_num_heads: int, q_num_heads: int, scale: float = 0.0, update_rule: str = "gated_delta", results: int = 1,
 ) -> Any:  # fmt: skip
-    """One token after the other: a state [n, heads, width, width of values] fades by ``decay``, and takes in each key and value."""
+    """Computes one token after the other: a state [n, heads, width, width of values] fades by
+    ``decay`` and adds each key and value.
+    """
     is_gated, is_delta = "gated" in update_rule, "delta" in update_rule
     if (decay is None) == is_gated or (beta is None) == is_delta:
         raise ValueError(f"LinearAttention: the inputs do not fit update_rule {update_rule!r}\n  why: gated rules have a decay, delta rules a beta")
@@ -168,7 +182,9 @@ def linear_attention(
 def causal_conv_with_state(
     x: Tensor, w: Tensor, b: Tensor | None = None, past: Tensor | None = None, *, activation: str = "none", results: int = 1
 ) -> Any:
-    """Each channel with a kernel of its own, over what was before: ``past``, or zeros. Also gives the end, which is the next past."""
+    """Convolves each channel with its own kernel, after ``past`` or zeros. Returns also the end,
+    which is the next past.
+    """
     channels, _, size = w._tuple_shape
     if past is None:
         held = ops.pad(x, before=(0, 0, size - 1), after=(0, 0, 0), mode="constant", value=0.0)

@@ -1,4 +1,4 @@
-"""Random numbers: from megengine.random's stream; a seed that a node has is not looked at."""
+"""Random numbers, drawn from megengine.random's stream; the seed of a node is ignored."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def identity(x: Tensor) -> Tensor:
 
 @counterpart("Div", takes_numbers=True)
 def divide(x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Quotients of integers are rounded towards 0."""
+    """Divides; quotients of integers are rounded towards 0."""
     quotient = F.floor_div(x, y)
     if is_float(quotient):
         return F.div(x, y)
@@ -69,9 +69,10 @@ def divide(x: Tensor | float, y: Tensor | float) -> Tensor:
 
 @counterpart("Mod", takes_numbers=True)
 def modulo(x: Any, y: Any, *, fmod: int = 0) -> Tensor:
-    """The rest has the sign of y, or with fmod that of x."""
+    """Computes the remainder with the sign of y, or with fmod that of x."""
     rest = F.mod(x, y)
-    if is_float(rest) == bool(fmod):  # ours has the sign of x for real numbers, that of y for integers
+    # our remainder has the sign of x for real numbers, of y for integers
+    if is_float(rest) == bool(fmod):
         return rest
     wrong = F.less(F.mul(F.sign(rest), F.sign(x if fmod else y)), 0)
     return F.where(wrong, F.sub(rest, y) if fmod else F.add(rest, y), rest)
@@ -79,7 +80,7 @@ def modulo(x: Any, y: Any, *, fmod: int = 0) -> Tensor:
 
 @counterpart("Pow", takes_numbers=True)
 def power(x: Tensor | float, y: Tensor | float) -> Tensor:
-    """As the base's dtype."""
+    """Computes a power in the dtype of the base."""
     if isinstance(x, Tensor) and not is_float(x) and not (is_float(y) if isinstance(y, Tensor) else y != int(y)):
         return _power_of_integers(x, y)
     result = F.pow(x, y)
@@ -89,7 +90,9 @@ def power(x: Tensor | float, y: Tensor | float) -> Tensor:
 
 
 def _power_of_integers(x: Tensor, y: Tensor | float) -> Tensor:
-    """By squares, in the dtype of ``x``. Only -1, 0 and 1 have powers above the 63rd that fit, which depend on whether y is odd."""
+    """Multiplies squares, in the dtype of ``x``. Above the 63rd power only -1, 0 and 1 fit, and
+    there it matters whether y is odd.
+    """
     y = y if isinstance(y, Tensor) else Tensor(int(y), dtype="int64")
     rest = F.where(y > 63, y % 2 + 62, y)
     result, square = F.ones_like(x), x
@@ -148,7 +151,9 @@ def clip(x: Tensor, low: Tensor | float | None = None, high: Tensor | float | No
 
 @counterpart("Cast")
 def cast(x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
-    """Numbers that become narrow ones are rounded to those; saturate and round_mode are for them alone."""
+    """Casts; numbers that become narrow ones are rounded to these, for which alone saturate and
+    round_mode are used.
+    """
     narrow = name_of(to)
     return rounded(x, narrow, bool(saturate), round_mode) if narrow else x.astype(dtype_of(to))
 
@@ -203,7 +208,9 @@ def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @counterpart("PRelu")
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """A slope that does not broadcast otherwise has an element a channel, as models before opset 7 wrote it."""
+    """Computes PRelu; a slope that does not broadcast has one element for each channel, as models
+    before opset 7 have it.
+    """
     if slope.ndim == 1 and x.ndim > 2 and slope.shape[0] not in (1, x.shape[-1]):
         slope = F.reshape(slope, (-1,) + (1,) * (x.ndim - 2))
     return F.where(x > 0, x, F.mul(x, slope))

@@ -1,4 +1,4 @@
-"""Operators that read and write at places, and those whose result's shape depends on values."""
+"""Operators that read and write at places, and operators whose result's shape depends on values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def gather_elements(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
 
 def _columns(indices: Tensor, batch_dims: int) -> list[Tensor]:
-    """Index tensors, one for each axis that the last axis of ``indices`` and the batch axes name."""
+    """Returns index tensors, one for each axis that the last axis of ``indices`` and the batch axes
+    name.
+    """
     shape = indices._tuple_shape[:-1]
     lines = [np.arange(extent).reshape([-1 if a == b else 1 for a in range(len(shape))]) for b, extent in enumerate(shape[:batch_dims])]
     batch = [Tensor(np.broadcast_to(line, shape).astype(np.int32)) for line in lines]
@@ -51,7 +53,7 @@ def _combined(x: Tensor, places: np.ndarray, updates: Tensor, reduction: str) ->
     order = np.argsort(places, kind="stable")
     starts = np.searchsorted(places[order], places[order])
     rounds = np.empty_like(order)
-    rounds[order] = np.arange(order.size) - starts  # how often the place stood before
+    rounds[order] = np.arange(order.size) - starts  # number of earlier occurrences of the place
     for number_of_round in range(int(rounds.max(initial=-1)) + 1):
         chosen = np.flatnonzero(rounds == number_of_round).astype(np.int32)
         there, fresh = Tensor(places[chosen].astype(np.int32)), ops.index_get(updates, Tensor(chosen), axes=(0,))
@@ -89,7 +91,9 @@ def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = 
 
 @counterpart("OneHot", plain=(1,))
 def one_hot(indices: Tensor, depth: object, values: Tensor, *, axis: int = -1) -> Tensor:
-    """values: what stands elsewhere, and what at the index. Places outside of the depth are nowhere."""
+    """Makes one-hot rows. values: the number elsewhere, and the number at the index. Places outside
+    of the depth mark nothing.
+    """
     depth, rank = int(number(depth)), indices.ndim + 1
     axis = axis_of(axis, rank)
     wanted = F.expand_dims(_places(indices), axis)

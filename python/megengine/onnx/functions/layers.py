@@ -1,4 +1,4 @@
-"""Normalizations, softmax and what belongs to them."""
+"""Normalizations, softmax and related operators."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def batch_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5, momentum: float = 0.9,
     training_mode: int = 0, spatial: int = 1, results: int = 1,
 ) -> Any:  # fmt: skip
-    """In training with the statistics of the batch; then also the running ones, with the biased variance."""
+    """Normalizes; in training by the statistics of the batch, and then returns the running ones
+    too, with the biased variance.
+    """
     if not training_mode and x.dtype.name == "float64":
         return (x - _across(mean, x.ndim)) / F.sqrt(_across(var, x.ndim) + epsilon) * _across(scale, x.ndim) + _across(bias, x.ndim)
     if not training_mode:
@@ -58,7 +60,7 @@ def batch_normalization(
 
 
 def _normalized(x: Tensor, axes: tuple[int, ...], epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x with mean 0 and variance 1 over the axes, the mean, and one over the deviation."""
+    """Returns x with mean 0 and variance 1 over the axes, the mean, and one over the deviation."""
     real = wide(x)
     mean = ops.reduce_mean(real, axes=axes, keepdims=1)
     centred = real - mean
@@ -94,7 +96,9 @@ def instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: f
 def group_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:
-    """scale, bias: by channel, or by group up to opset 20."""
+    """Normalizes groups of channels. scale, bias: one for each channel, or for each group up to
+    opset 20.
+    """
     channels = x.shape[1]
     y, _, _ = _normalized(F.reshape(x, (x.shape[0], num_groups, -1)), (2,), epsilon)
     if scale.shape[0] != channels:
@@ -109,7 +113,7 @@ def mean_variance_normalization(x: Tensor, *, axes: Any = (0, 2, 3)) -> Tensor:
 
 @counterpart("LpNormalization")
 def lp_normalization(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
-    """Lines of zeros stay."""
+    """Divides lines by their norms; lines of zeros stay."""
     axes = (axis_of(axis, x.ndim),)
     total = ops.reduce_sum(F.abs(x) if p == 1 else F.square(x), axes=axes, keepdims=1)
     length = total if p == 1 else F.sqrt(total)
@@ -131,7 +135,9 @@ def rotary_embedding(
     x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, *, interleaved: int = 0, num_heads: int = 0,
     rotary_embedding_dim: int = 0,
 ) -> Tensor:  # fmt: skip
-    """x: [n, heads, t, size], or [n, t, heads * size] with num_heads."""
+    """Rotates pairs of elements by position. x: [n, heads, t, size], or [n, t, heads * size] with
+    num_heads.
+    """
     shape = x._tuple_shape
     if x.ndim == 3:
         x = F.reshape(x, (*shape[:2], num_heads, -1))

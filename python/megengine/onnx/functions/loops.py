@@ -1,4 +1,6 @@
-"""If, Scan and Loop. ``body`` is a module that takes, behind what ONNX gives to it, what it reads from outside."""
+"""If, Scan and Loop. ``body`` is a module that takes ONNX's inputs, then the values that it reads
+from outside.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Parts = tuple[list[Tensor], list[Tensor]]  # states, and what is stacked
 
 @wrap
 def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -> Any:
-    """An If whose branches may give different types. A value of a graph has one: where they do, a trace leaves its graph for the branch that is taken."""
+    """Runs an If whose branches may give different types. If they do, a trace runs the branch
+    outside of its graph, where a value has one type.
+    """
     try:
         return F.cond(condition.reshape(()), if_true, if_false, *outside)
     except TypeError as error:
@@ -32,7 +36,7 @@ def scan(
     body: Body, initial: Sequence[Tensor], xs: Sequence[Tensor], outside: Sequence[Tensor] = (), *,
     scan_input_axes: Sequence[int] | None = None, scan_output_axes: Sequence[int] | None = None, scan_input_directions: Sequence[int] | None = None, scan_output_directions: Sequence[int] | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """The last states, and the results of all trips over ``xs``."""
+    """Returns the last states, and the results of all trips over ``xs``."""
     is_reverse = bool(scan_input_directions) and all(scan_input_directions or ())
     rows = [
         _flipped(_moved(x, axis_of(axis, x.ndim), 0), bool(backward) != is_reverse)
@@ -54,7 +58,9 @@ def scan(
 def counted_loop(
     body: Body, trips: Tensor | int, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), condition: Tensor | bool = True
 ) -> tuple[Tensor, ...]:
-    """A Loop of so many trips, or none; its condition does not change. The numbers are read if they are Tensors."""
+    """Runs a Loop with a number of trips, or none; its condition does not change. Numbers that are
+    Tensors are read.
+    """
     length = max(int(number(trips)), 0) if number(condition) else 0
 
     def step(state: list[Tensor], _: None) -> Parts:
@@ -76,10 +82,12 @@ def changing_loop(
     body: Body, trips: Tensor | int | None, initial: Sequence[Any], outside: Sequence[Tensor] = (), condition: Tensor | bool = True, *,
     is_counted: bool = False, stacked: Sequence[tuple[str, Sequence[int]]] = (),
 ) -> tuple[Any, ...]:  # fmt: skip
-    """A Loop whose states may change their shapes or be sequences, and which may stack results of as many trips as its condition allows.
+    """Runs a Loop whose states may change their shapes or be sequences, and whose stacked results
+    have as many trips as its condition allows.
 
-    is_counted: the condition does not change. stacked: dtypes and shapes of what is stacked, where there are no trips.
-    A trace leaves its graph for the trips, unless their number is known.
+    is_counted: whether the condition never changes. stacked: dtypes and shapes of the stacked
+    results if there are no trips. A trace runs the trips outside of its graph, unless their number
+    is known.
     """
     if is_counted and not isinstance(trips, Tensor) and not isinstance(condition, Tensor):
         return _trips_in_python(body, trips, initial, outside, condition, is_counted, stacked)
@@ -111,7 +119,7 @@ def _trips_in_python(
 def loop(
     body: Body, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), trips: Tensor | int | None = None, condition: Tensor | bool = True
 ) -> tuple[Tensor, ...]:
-    """A Loop that ends as soon as its condition is false, after so many trips at the latest."""
+    """Runs a Loop until its condition is false, or for the largest number of trips."""
 
     def goes_on(state: list[Tensor]) -> Tensor:
         return state[1] if trips is None else F.logical_and(state[1], state[0] < trips).reshape(())

@@ -1,4 +1,6 @@
-"""Numbers of 8, 4 and 2 bits that there are no tensors of. Wider dtypes hold their values; conversions round to them."""
+"""Numbers of 8, 4 and 2 bits, for which there are no tensors. Wider dtypes hold their values;
+conversions round to them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ INTEGERS = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}
 
 @dataclass(frozen=True)
 class _Format:
-    """A number 2^(e - bias) * (1 + f / 2^fraction). last: the code of the largest finite one. beyond: what is above without saturation."""
+    """A number 2^(e - bias) * (1 + f / 2^fraction). last: the code of the largest finite number.
+    beyond: the value of larger numbers without saturation.
+    """
 
     fraction: int
     bias: int
@@ -44,7 +48,9 @@ def name_of(element_type: int) -> str:
 
 
 def rounded(x: Tensor, name: str, saturate: bool = True, round_mode: str = "up") -> Tensor:
-    """The values of a narrow dtype that x becomes: int8 or uint8 of integers, which drop their high bits, else float32."""
+    """Rounds x to a narrow dtype; returns int8 or uint8 for integers, which drop their high bits,
+    else float32.
+    """
     if name in INTEGERS:
         return _low_bits(x, *INTEGERS[name])
     x = x.astype("float32")
@@ -61,7 +67,7 @@ def rounded(x: Tensor, name: str, saturate: bool = True, round_mode: str = "up")
 
 
 def clamped(x: Tensor, name: str) -> Tensor:
-    """Whole numbers of a narrow dtype of integers: larger ones become its bounds."""
+    """Clips whole numbers to the bounds of a narrow integer dtype."""
     low, high = INTEGERS[name]
     return F.clip(x, low, high).astype("int8" if low else "uint8")
 
@@ -74,7 +80,9 @@ def _low_bits(x: Tensor, low: int, high: int) -> Tensor:
 
 @cache
 def _tables(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The least number that rounds to each value but the first, and all values. Halves go to the even code."""
+    """Returns the least number that rounds to each value but the first, and all values. Halves go
+    to the even code.
+    """
     form = _FORMATS[name]
     exponents, fractions = np.divmod(np.arange(form.last + 2), 2**form.fraction)
     parts = np.where(exponents > 0, 1 + fractions / 2**form.fraction, fractions / 2**form.fraction)
@@ -86,7 +94,7 @@ def _tables(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _power_of_two(x: Tensor, saturate: bool, round_mode: str) -> Tensor:
-    """Powers from 2^-127 to 2^127."""
+    """Computes powers from 2^-127 to 2^127."""
     if round_mode not in ("up", "down", "nearest"):
         raise ValueError(f"Cast: round_mode {round_mode!r} is none of 'up', 'down' and 'nearest'")
     powers = np.ldexp(1.0, np.arange(-127, 129))

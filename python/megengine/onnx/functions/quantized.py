@@ -1,4 +1,4 @@
-"""Operators of quantized integers. Integer products are made in int32."""
+"""Operators of quantized integers. Integer products are computed in int32."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "ui
 
 
 def _spread(part: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
-    """A scale or zero point for each element: one for all, one for each place of the axis, or one for each block."""
+    """Spreads a scale or zero point over the elements: one for all, one for each place of the axis,
+    or one for each block.
+    """
     part = part.astype("float32") if part.dtype.name != "float32" else part
     if block_size:
         axis = axis_of(axis, x.ndim)
@@ -35,7 +37,7 @@ def quantize_linear(
     x: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
     precision: int = 0, saturate: int = 1,
 ) -> Tensor:  # fmt: skip
-    """output_dtype: also that of a zero point of narrow numbers."""
+    """Quantizes x. output_dtype: the dtype of the result, or of a zero point of narrow numbers."""
     narrow = name_of(output_dtype)
     dtype = dtype_of(output_dtype) if output_dtype else zero_point.dtype.name if zero_point is not None else "uint8"
     levels = x.astype("float32") / _spread(scale, x, axis, block_size)

@@ -1,4 +1,6 @@
-"""RNN, GRU and LSTM: one op a direction where ours computes the same, else one step after the other."""
+"""RNN, GRU and LSTM: one op for each direction if ours computes the same, else one step after the
+other.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,17 @@ _ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
 }
 _DEFAULTS = {"LeakyRelu": (0.01, 0.0), "ThresholdedRelu": (1.0, 0.0), "HardSigmoid": (0.2, 0.5), "Elu": (1.0, 0.0)}
 
-# For each op: the usual functions of a direction, and where the gates of `recurrent_layer` stand in ONNX's order.
+# Op -> the usual functions of a direction, and the places of `recurrent_layer`'s gates in ONNX's order.
 _USUAL = {"RNN": ["tanh"], "GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh", "tanh"]}
 _ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
 
 Step = Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
-Whole = tuple[str, tuple[Any, Any, Any, Any]]  # for `recurrent_layer`: mode, weights and biases
+# arguments of `recurrent_layer`: mode, weights and biases
+Whole = tuple[str, tuple[Any, Any, Any, Any]]
 
 
 def _activations(names: Any, alphas: Any, betas: Any, clip: float | None) -> list[Callable[[Tensor], Tensor]]:
-    """The functions by name; alpha and beta are given to those that have them, in order."""
+    """Returns the functions of these names; alpha and beta go to those that take them, in order."""
     found, alphas, betas = [], list(alphas or ()), list(betas or ())
     for name in names:
         key = next((known for known in _ACTIVATIONS if known.lower() == name.lower()), name)
@@ -58,12 +61,14 @@ def _limited(function: Callable[..., Any], alpha: float, beta: float, clip: floa
 
 
 def _directed(direction: str) -> list[bool]:
-    """Is each run a backward one?"""
+    """Returns for each direction whether it runs backwards."""
     return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
 
 
 def _run(x: Tensor, state: tuple[Tensor, ...], limits: Any, backward: bool, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """x: [t, n, size]. The hidden states of all steps, [t, n, hidden], and the last state; sequences may end early."""
+    """Returns the hidden states of all steps, [t, n, hidden], and the last state; sequences may end
+    early. x: [t, n, size].
+    """
     times = int(x.shape[0])
     results: list[Tensor] = [x] * times
     for time in reversed(range(times)) if backward else range(times):
@@ -83,7 +88,9 @@ def _all_directions(
     x: Tensor, direction: str, lengths: Any, initial: list[Tensor | None], hidden: int, layout: int,
     step_for: Any, whole_for: Callable[[int], Whole | None], rounded: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Y, and the last of each part of the state. whole_for: None for a direction that has to go step by step. rounded: states are."""
+    """Returns Y and the last of each part of the state. whole_for: None for a direction that must
+    run step by step. rounded: whether products read states that are rounded to 8 bits.
+    """
     if layout:
         x = F.transpose(x, (1, 0, 2))
         initial = [part if part is None else F.transpose(part, (1, 0, 2)) for part in initial]
@@ -145,7 +152,9 @@ def layers(
     x: Tensor, initial: Sequence[Tensor | None], weights: Sequence[Sequence[Tensor | None]], *, modes: Sequence[str], direction: str = "forward",
     layout: int = 0, rounded: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """RNN, GRU or LSTM. weights, modes: of each direction, as `recurrent_layer` takes them. rounded: x and states are, to 8 bits."""
+    """Computes RNN, GRU or LSTM. weights, modes: for each direction, as `recurrent_layer` takes
+    them. rounded: whether products read x and states that are rounded to 8 bits.
+    """
     wholes: list[Any] = list(zip(modes, weights, strict=True))
     hidden: Any = weights[0][1]._tuple_shape[-1]  # type: ignore[union-attr]
     x = _rounded(x) if rounded else x
@@ -216,7 +225,9 @@ def lstm(
     activations: Sequence[str] | None = None, clip: float | None = None, direction: str = "forward", hidden_size: int = 0,
     input_forget: int = 0, layout: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gates stand in the order input, output, forget, cell; p holds peephole weights of the first three."""
+    """Computes an LSTM. Gates are in the order input, output, forget, cell; p holds peephole
+    weights of the first three.
+    """
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(_directed(direction))
     functions = _activations(names, activation_alpha, activation_beta, clip)
     step_for = _lstm_steps(w, r, b, p, functions, input_forget, lambda state: state)
@@ -233,7 +244,9 @@ def _lstm_steps(
     w: Tensor, r: Tensor, b: Tensor | None, p: Tensor | None, functions: Sequence[Callable[[Tensor], Tensor]],
     input_forget: int, multiplied: Callable[[Tensor], Tensor],
 ) -> Callable[[int], Step]:  # fmt: skip
-    """Returns what gives the step of a direction. multiplied: what of the hidden state meets r."""
+    """Returns what gives the step of a direction. multiplied: turns the hidden state into the
+    factor of r.
+    """
     hidden: Any = r.shape[-1]
 
     def step_for(number: int) -> Step:
@@ -256,8 +269,9 @@ def _lstm_steps(
 
 
 def real_weights(weights: Any, scale: Any, zero: Any) -> Any:
-    """Integers [directions, size, 4 * hidden] as the real weights of an LSTM: Tensors, or arrays. scale, zero: of each
-    direction, or of each column."""
+    """Turns integers [directions, size, 4 * hidden], Tensors or arrays, into the real weights of an
+    LSTM. scale, zero: one for each direction, or for each column.
+    """
     shape = (weights.shape[0], 1, -1)
     centred = weights.astype("float32") - zero.reshape(shape).astype("float32")
     return (centred * scale.reshape(shape)).transpose(0, 2, 1)
@@ -275,7 +289,9 @@ def lstm_of_rounded(
     activations: Sequence[str] | None = None, clip: float | None = None, direction: str = "forward", hidden_size: int = 0,
     input_forget: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """An LSTM of real weights. x as a whole, and each step's hidden state, are multiplied as they are after DynamicQuantizeLinear."""
+    """Computes an LSTM of real weights. x as a whole, and each step's hidden state, are first
+    rounded as by DynamicQuantizeLinear.
+    """
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * len(_directed(direction))
     functions = _activations(names, activation_alpha, activation_beta, clip)
     step_for = _lstm_steps(w, r, b, p, functions, input_forget, _rounded)
@@ -293,6 +309,6 @@ def dynamic_quantize_lstm(
     x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None, h: Tensor | None, c: Tensor | None, p: Tensor | None,
     w_scale: Tensor, w_zero: Tensor, r_scale: Tensor, r_zero: Tensor, **attrs: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """onnxruntime's LSTM of 8 bits."""
+    """Computes onnxruntime's LSTM of 8 bits."""
     real = real_weights(w, w_scale, w_zero), real_weights(r, r_scale, r_zero)
     return lstm_of_rounded(x, *real, b, lengths, h, c, p, **attrs)

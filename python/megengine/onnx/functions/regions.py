@@ -15,7 +15,7 @@ from ...functional._roi import aligned_boxes, clamped_sample
 from ...tensor import Tensor
 from ._table import counterpart, left_graph, number
 
-_MOST_OF_IMAGE = 4  # how far boxes may reach beyond an image, as a part of it
+_MOST_OF_IMAGE = 4  # how far boxes may reach beyond an image, relative to its size
 
 
 @counterpart("RoiAlign")
@@ -23,7 +23,9 @@ def roi_align(
     x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg",
     output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """sampling_ratio: samples of a bin along each axis; 0 takes one a pixel, so that their number follows from the largest box."""
+    """Samples boxes. sampling_ratio: samples of a bin along each axis; 0 takes one for each pixel,
+    so that the largest box decides their number.
+    """
     aligned, size = coordinate_transformation_mode == "half_pixel", (output_height, output_width)
     if mode not in ("avg", "max"):
         raise ValueError(f"RoiAlign: mode {mode!r} is neither 'avg' nor 'max'")
@@ -74,7 +76,9 @@ def _samples(
 
 
 def _counted(extent: float, pixels: int, bins: int) -> int:
-    """The samples of a bin of the largest box. ValueError for one that no image justifies."""
+    """Returns the samples of a bin of the largest box. ValueError for a box that is far too large
+    for its image.
+    """
     if not extent <= _MOST_OF_IMAGE * max(pixels, 1):  # NaN, too
         raise ValueError(
             f"RoiAlign: a box of {extent:g} pixels takes a sample for each; the image has {pixels}\n"
@@ -84,7 +88,9 @@ def _counted(extent: float, pixels: int, bins: int) -> int:
 
 
 def _corners(x: Tensor, y: Tensor, across: Tensor, batch: Tensor) -> list[Tensor]:
-    """The four pixels [boxes, rows, columns, channels] around each place, times their weights; 0 more than a pixel outside of the image."""
+    """Returns the four pixels [boxes, rows, columns, channels] around each place, times their
+    weights; 0 more than a pixel outside of the image.
+    """
     n, channels, height, width = x._tuple_shape
     pixels = F.reshape(F.transpose(x, (0, 2, 3, 1)), (n * height * width, channels))
     rows, columns = _two_near(y, height), _two_near(across, width)
@@ -98,7 +104,7 @@ def _corners(x: Tensor, y: Tensor, across: Tensor, batch: Tensor) -> list[Tensor
 
 
 def _two_near(place: Tensor, extent: int) -> list[tuple[Tensor, Tensor]]:
-    """The whole places before and behind a place, and their weights."""
+    """Returns the whole places before and behind a place, and their weights."""
     inside = F.logical_and(place >= -1, place <= extent).astype("float32")
     place = F.clip(place, 0, extent - 1)
     before = F.floor(place)
@@ -113,7 +119,9 @@ def deform_conv(
     group: int = 1, kernel_shape: Sequence[int] | None = None, offset_group: int = 1, pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """offset: (y, x) of each tap; its extents are those of the result, so that the padding behind follows from them."""
+    """Computes a deformable convolution. offset: (y, x) of each tap; its extents are those of the
+    result, which give the padding at the end.
+    """
     if x.ndim != 4:
         raise ValueError(f"DeformConv: takes images of two axes, not of {x.ndim - 2}")
     weight = w if group == 1 else F.reshape(w, (group, w._tuple_shape[0] // group, *w._tuple_shape[1:]))
@@ -126,7 +134,7 @@ def deform_conv(
 def non_max_suppression(
     boxes: Tensor, scores: Tensor, most: object = 0, iou_threshold: object = 0.0, score_threshold: object = None, *, center_point_box: int = 0
 ) -> Tensor:
-    """[selected, 3]: batch, class and box."""
+    """Returns [selected, 3]: batch, class and box."""
     most, found = int(number(0 if most is None else most)), []
     corners = boxes.numpy().astype(np.float32)
     if center_point_box:

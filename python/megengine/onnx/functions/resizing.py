@@ -14,7 +14,7 @@ from ...functional._sample import cubic_far, cubic_near
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, ints, need_no_double
 
-_MOST_WEIGHTS = 2**28  # of an axis, 4 bytes each
+_MOST_WEIGHTS = 2**28  # the most weights of an axis, 4 bytes each
 
 
 def _plain_floats(values: Any) -> list[float]:
@@ -22,7 +22,7 @@ def _plain_floats(values: Any) -> list[float]:
 
 
 def _source(count: int, extent: int, scale: float, how: str, roi: tuple[float, float]) -> np.ndarray:
-    """Where in the input each of ``count`` results lies."""
+    """Returns the place in the input of each of ``count`` results."""
     x, length = np.arange(count, dtype=np.float64), scale * extent
     if how == "align_corners":
         return x * (extent - 1) / (length - 1) if length != 1 else np.zeros(count)
@@ -55,7 +55,9 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def _weights(at: np.ndarray, extent: int, mode: str, scale: float, a: float, antialias: bool, exclude: bool) -> np.ndarray:
-    """[count, extent]: how much of each element goes into each result; places outside are those at the border."""
+    """Returns [count, extent]: the weight of each element in each result; places outside take the
+    border's element.
+    """
     stretch = max(1.0, 1 / scale) if antialias else 1.0
     radius = math.ceil((2 if mode == "cubic" else 1) * stretch)
     places = np.floor(at)[:, None] + np.arange(1 - radius, radius + 1)
@@ -70,7 +72,7 @@ def _weights(at: np.ndarray, extent: int, mode: str, scale: float, a: float, ant
 
 
 def _counts(shape: Any, axes: list[int], scales: Any, sizes: Any, policy: str) -> tuple[list[int], list[float]]:
-    """Extents and factors of the resized axes."""
+    """Returns extents and factors of the resized axes."""
     if sizes is None:
         factors = _plain_floats(scales)
         return [math.floor(shape[axis] * factor) for axis, factor in zip(axes, factors, strict=True)], factors
@@ -123,7 +125,7 @@ def resize(
 
 
 def _mixed(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
-    """Each line of x along ``axis``, times the matrix."""
+    """Multiplies each line of x along ``axis`` by the matrix."""
     order = [a for a in range(x.ndim) if a != axis] + [axis]
     back = [order.index(a) for a in range(x.ndim)]
     last = F.transpose(x, order) if order != sorted(order) else x
@@ -139,7 +141,9 @@ def upsample(x: Tensor, scales: Tensor | Sequence[float], *, mode: str = "neares
 
 @counterpart("AffineGrid", plain=(1,))
 def affine_grid(theta: Tensor, size: Tensor | Sequence[int], *, align_corners: int = 0) -> Tensor:
-    """theta: [n, axes, axes + 1]. Where in [-1, 1] each place of an image of ``size`` [n, c, spatial...] is taken from."""
+    """Returns the place in [-1, 1] from which each place of an image of ``size`` [n, c, spatial...]
+    is taken. theta: [n, axes, axes + 1].
+    """
     n, _, *extents = ints(size)
     lines = [
         np.linspace(-1, 1, extent) if align_corners else (2 * np.arange(extent) + 1) / extent - 1 for extent in extents

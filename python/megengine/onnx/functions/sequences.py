@@ -1,4 +1,4 @@
-"""Sequences, which are lists here, and optional values, of which None is an absent one."""
+"""Sequences, which are lists here, and optional values: None is an absent one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def sequence_length(xs: Sequence[Tensor]) -> Tensor:
 
 @counterpart("SplitToSequence", plain=(1,))
 def split_to_sequence(x: Tensor, split: Tensor | int | Sequence[int] | None = None, *, axis: int = 0, keepdims: int = 1) -> list[Tensor]:
-    """split: the extents of all parts, or one number for all but the last; without it, parts have one element and no axis unless keepdims."""
+    """Splits a tensor. split: the extents of all parts, or one number for all but the last; without
+    it parts have one element, and lose the axis unless keepdims.
+    """
     axis = axis_of(axis, x.ndim)
     extent: Any = x.shape[axis]
     extent = int(extent)

@@ -1,4 +1,6 @@
-"""Fourier transforms. ONNX holds complex numbers as a last axis of two reals, and real ones as one of one."""
+"""Fourier transforms. ONNX holds complex numbers as a last axis of two reals, and real ones as a
+last axis of one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ._table import axis_of, counterpart, dtype_of, number
 
 
 def _numbers(x: Tensor) -> Tensor:
-    """Real or complex ones, without the last axis."""
+    """Returns real or complex numbers without the last axis."""
     if x.shape[-1] not in (1, 2):
         raise ValueError(f"a last axis of {x.shape[-1]} elements; real numbers have 1, complex ones 2")
     return x[..., 0] if x.shape[-1] == 1 else ops.complex(x[..., 0], x[..., 1])
@@ -25,7 +27,7 @@ def _parts(x: Tensor) -> Tensor:
 
 @counterpart("DFT", plain=(1, 2))
 def dft(x: Tensor, length: Tensor | int | None = None, place: Tensor | int | None = None, *, axis: int = -2, inverse: int = 0, onesided: int = 0) -> Tensor:
-    """place: the axis, where it is an input."""
+    """Computes a Fourier transform. place: the axis, if it is an input."""
     along = axis_of(axis if place is None else int(number(place)), x.ndim)
     if along == x.ndim - 1:
         raise ValueError("DFT along the axis of real and imaginary parts")
@@ -40,7 +42,7 @@ def dft(x: Tensor, length: Tensor | int | None = None, place: Tensor | int | Non
 @counterpart("STFT", plain=(1, 3))
 def stft(x: Tensor, step: Tensor | int, window: Tensor | None = None, length: Tensor | int | None = None, *, onesided: int = 1) -> Tensor:
     """Transforms of frames, each ``step`` behind the one before."""
-    signal = x if x.ndim == 2 else _numbers(x)  # also without the last axis, as onnxruntime takes it
+    signal = x if x.ndim == 2 else _numbers(x)  # onnxruntime takes it without the last axis, too
     count, step = int(x.shape[1]), int(number(step))
     size = int(number(length)) if length is not None else int(window.shape[0]) if window is not None else count
     if step < 1 or size < 1:
@@ -57,7 +59,9 @@ def stft(x: Tensor, step: Tensor | int, window: Tensor | None = None, length: Te
 def mel_weight_matrix(
     bins: Tensor | int, length: Tensor | int, rate: Tensor | int, low: Tensor | float, high: Tensor | float, *, output_datatype: int = 1
 ) -> Tensor:
-    """[length // 2 + 1, bins]: how much of each frequency of a transform goes into each band, a triangle on the scale of O'Shaughnessy, 1987."""
+    """Returns [length // 2 + 1, bins]: the share of each frequency in each band, a triangle on the
+    scale of O'Shaughnessy, 1987.
+    """
     count, size = int(number(bins)), int(number(length))
     ends = [2595 * np.log10(1 + number(edge) / 700) for edge in (low, high)]
     mels = ends[0] + np.arange(count + 2) * (ends[1] - ends[0]) / (count + 2)

@@ -32,7 +32,7 @@ def max_pool(
 
 
 def _max_and_places(x: Tensor, windows: list[Window], storage_order: int) -> tuple[Tensor, Tensor]:
-    """The largest elements, and where they stand in the flattened input."""
+    """Returns the largest elements, and their places in the flattened input."""
     shape, dims = x._tuple_shape, len(windows)
     extents = shape[2:]
     covered, flat = padded(x, windows, -math.inf), np.zeros((1,) * 2 * dims, np.int64)
@@ -132,7 +132,7 @@ def conv_transpose(
     x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: str = "NOTSET", dilations: Sequence[int] | None = None, group: int = 1,
     kernel_shape: Sequence[int] | None = None, output_padding: Sequence[int] | None = None, output_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """All that the kernels reach, of which the padding is cut off."""
+    """Computes all that the kernels reach, and cuts the padding off."""
     dims = x.ndim - 2
     steps, gaps = strides or [1] * dims, dilations or [1] * dims
     extra, pads = list(output_padding or [0] * dims), list(pads or [0] * 2 * dims)

@@ -89,7 +89,7 @@ class AnnotatedImages(VisionDataset):
         return self.imgs[self.ids[index]]
 
     def _entries(self, number: Any) -> list[dict[str, Any]]:
-        """Annotations of one object each; those of crowds are left out."""
+        """Returns annotations of single objects; those of crowds are left out."""
         return [entry for entry in self.img_to_anns.get(number, []) if not entry.get("iscrowd", 0)]
 
     def _part_image(self, index: int, entries: list[dict[str, Any]]) -> np.ndarray:

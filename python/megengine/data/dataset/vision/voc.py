@@ -14,7 +14,9 @@ from .utils import read_image, require
 
 
 def _palette(count: int) -> list[list[int]]:
-    """Colour (red, green, blue) of each class in the mask images: bits of its number, dealt out in turn."""
+    """Returns the colour (red, green, blue) of each class in the mask images: bits of its number in
+    turn.
+    """
     colors = []
     for number in range(count):
         color = [0, 0, 0]

@@ -1,3 +1,3 @@
-"""Transforms of images and of what is annotated on them."""
+"""Transforms of images and of their annotations."""
 
 from .transform import *  # noqa: F403

@@ -555,7 +555,7 @@ def _cropped(image: np.ndarray, corner: Sequence[int], size: Sequence[int]) -> n
 
 
 def _value_for(image: np.ndarray, value: Any) -> Any:
-    """A border value of three channels also serves a gray image."""
+    """Returns the border value for an image: one of three channels also serves a gray image."""
     channels = image.shape[2] if image.ndim == 3 else 1
     flat = np.ravel(value)
     return value if flat.size in (1, channels) else flat[0]

@@ -1,4 +1,6 @@
-"""The base class of image transforms: which part of a sample is an image, which are boxes, and so on."""
+"""The base class of image transforms, which knows which part of a sample is an image, which are
+boxes, and so on.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,7 @@ class VisionTransform(Transform):
         return function
 
     def _image_size(self, parts: Sequence[Any]) -> tuple[int, int]:
-        """(height, width) of the image of a sample."""
+        """Returns (height, width) of the image of a sample."""
         for name in ("image", "mask"):
             if name in self.order:
                 shape = np.shape(parts[list(self.order).index(name)])
