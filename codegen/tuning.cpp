@@ -51,11 +51,6 @@ TuneMode tune_mode() {
                          .fix = "leave it unset, for cached"});
 }
 
-const std::string& fastest(const Timing& timing) {
-    const auto takes_less = [](const auto& a, const auto& b) { return a.second < b.second; };
-    return std::ranges::min_element(timing, takes_less)->first;
-}
-
 Timings& Timings::instance() {
     static auto* const timings =
         new Timings(default_cache_folder());  // never destroyed: threads outlive main()

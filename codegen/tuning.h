@@ -22,7 +22,6 @@ enum class TuneMode : uint8_t {
 TuneMode tune_mode();  // UserError when the variable has none of these values
 
 using Timing = std::map<std::string, double>;  // candidate -> seconds
-const std::string& fastest(const Timing& timing);  // the Timing must have a candidate
 
 // Thread-safe. Entries of another CPU, instruction set, number of threads or version, and damaged
 // ones, are ignored.

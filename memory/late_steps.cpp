@@ -55,15 +55,35 @@ private:
             for (uint32_t reader : readers(c)) need = std::min(need, place_[reader]);
         }
         if (taken == 0 || need == kNone) return;
-        uint32_t to = place_[p];
-        if (need > to + 1) find_ends(p);
-        while (to + 1 < need && kept_longer(to + 1) < taken && !overwrites_operand(to + 1, p)) ++to;
+        const uint32_t to = farthest(p, need, taken);
         for (uint32_t place = place_[p]; place < to; ++place) {
             listed_[place] = listed_[place + 1];
             place_[listed_[place]] = place;
         }
         listed_[to] = p;
         place_[p] = to;
+    }
+
+    // The last place before `need` at which its operands would not take as much room meanwhile as
+    // its results.
+    uint32_t farthest(uint32_t p, uint32_t need, size_t taken) {
+        const uint32_t from = place_[p];
+        if (need <= from + 1) return from;
+        find_ends(p);
+        std::ranges::sort(ends_);
+        uint32_t end = need;
+        size_t kept_longer = 0;
+        for (const auto& [last, bytes] : ends_)
+            if ((kept_longer += bytes) >= taken) {
+                end = std::clamp(last + 1, from + 1, need);
+                break;
+            }
+        const std::vector<uint32_t>& reads = steps_[order_[p]].reads;
+        if (std::ranges::any_of(
+                reads, [&](uint32_t v) { return copies_.schedule.overwriter[v] != kNone; }))
+            for (uint32_t to = from; to + 1 < end; ++to)
+                if (overwrites_one_of(reads, to + 1)) return to;
+        return end - 1;
     }
 
     // Finds where other steps read the operands of `p` for the last time, and how many bytes these
@@ -78,18 +98,9 @@ private:
                 ends_.emplace_back(last, bytes);
         }
     }
-    size_t kept_longer(uint32_t place) const {
-        size_t bytes = 0;
-        for (const auto& [last, operand] : ends_)
-            if (last < place) bytes += operand;
-        return bytes;
-    }
-
-    bool overwrites_operand(uint32_t place, uint32_t p) const {
-        if (!copies_.schedule.has_overwriters) return false;
-        const std::vector<uint32_t>& reads = steps_[order_[p]].reads;
+    bool overwrites_one_of(const std::vector<uint32_t>& values, uint32_t place) const {
         return std::ranges::any_of(steps_[order_[listed_[place]]].overwrites, [&](uint32_t v) {
-            return std::ranges::find(reads, v) != reads.end();
+            return std::ranges::find(values, v) != values.end();
         });
     }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <queue>
+#include <utility>
 
 namespace megjit::memory {
 namespace {
@@ -11,6 +12,18 @@ constexpr double kStride = 0.015;  // one round lowers the peak by this part, if
 constexpr int kMostIdleRounds = 24;  // rounds without a smaller peak before the search stops
 constexpr double kSteps = 5000;  // number of steps; with more of them, rounds are fewer and strides
                                  // longer, as long as each helps
+
+// A set of steps that is emptied at once.
+class Marks {
+public:
+    explicit Marks(size_t steps) : marked_(steps) {}
+    void clear() { ++now_; }
+    bool add(uint32_t step) { return std::exchange(marked_[step], now_) != now_; }  // is it new?
+
+private:
+    std::vector<uint32_t> marked_;  // by step
+    uint32_t now_ = 1;
+};
 
 // Components of steps that are recomputed together, as far as one round knows.
 class Components {
@@ -21,7 +34,8 @@ public:
           cost_(up_.size()),
           bytes_(up_.size()),
           needed_at_(up_.size(), kNone),
-          level_(up_.size()) {
+          level_(up_.size()),
+          on_path_(up_.size()) {
         std::iota(up_.begin(), up_.end(), 0u);
         for (uint32_t step = 0; step < up_.size(); ++step)
             cost_[step] = s_.problem.steps[step].cost;
@@ -58,27 +72,25 @@ public:
     void for_each_neighbour(uint32_t gap, uint8_t level, const Visit& visit) {
         const uint32_t step = s_.producer[s_.gaps[gap].value], to = s_.gaps[gap].to;
         const auto is_gone = [&](uint32_t v) {
-            return s_.is_free(v) && level_[s_.producer[v]] == 0 && s_.readers[v].back() < to;
+            return s_.last_reader[v] < to && level_[s_.producer[v]] == 0;
         };
-        path_.assign(1, step);
+        start_path(step);
         for (size_t next = 0; next < path_.size() && next < kMostSteps; ++next)
             for (uint32_t v : s_.reads[path_[next]]) {
                 if (!s_.is_free(v)) continue;
                 const uint32_t maker = s_.producer[v];
                 if (level_[maker] >= level) visit(maker, true);
-                else if (is_gone(v) &&
-                         std::find(path_.begin(), path_.end(), maker) == path_.end()) {
+                else if (is_gone(v) && on_path_.add(maker)) {
                     visit(maker, true);
                     path_.push_back(maker);
                 }
             }
-        path_.assign(1, step);
+        start_path(step);
         for (size_t next = 0; next < path_.size() && next < kMostSteps; ++next)
             for (uint32_t v : s_.writes[path_[next]])
                 for (uint32_t reader : s_.readers[v]) {
                     if (level_[reader] >= level) visit(reader, false);
-                    else if (reader < to && is_passed_through(reader, to) &&
-                             std::find(path_.begin(), path_.end(), reader) == path_.end())
+                    else if (reader < to && is_passed_through(reader, to) && on_path_.add(reader))
                         path_.push_back(reader);
                 }
     }
@@ -87,12 +99,15 @@ private:
     static constexpr size_t kMostSteps =
         16;  // chains of values that nobody keeps are rarely longer
 
+    void start_path(uint32_t step) {
+        path_.assign(1, step);
+        on_path_.clear();
+        on_path_.add(step);
+    }
+
     // Are all its results read before step `to`, and none of them dropped?
     bool is_passed_through(uint32_t step, uint32_t to) const {
-        const auto writes = s_.writes[step];
-        return level_[step] == 0 && std::all_of(writes.begin(), writes.end(), [&](uint32_t v) {
-            return s_.is_free(v) && (s_.readers[v].empty() || s_.readers[v].back() < to);
-        });
+        return level_[step] == 0 && s_.last_reader_of[step] < to;
     }
 
     void join(uint32_t a, uint32_t b) {
@@ -111,6 +126,7 @@ private:
     std::vector<uint32_t> needed_at_;  // position of the first recomputation
     std::vector<uint8_t> level_;  // by step
     std::vector<uint32_t> path_;
+    Marks on_path_;
 };
 
 // One round: drops values that wait across positions where most bytes are alive.
@@ -124,6 +140,7 @@ public:
           options_(options),
           parts_(schedule, levels, now),
           bytes_at_(now.bytes_at),
+          seen_(schedule.problem.steps.size()),
           goal_(static_cast<size_t>(static_cast<double>(now.plan.peak_bytes) * (1 - stride))) {
         if (goal_ == now.plan.peak_bytes && goal_) --goal_;
         for (uint32_t p = 0; p < bytes_at_.size(); ++p)
@@ -169,15 +186,7 @@ private:
     }
 
     bool may_let_go(const Wait& wait) const {
-        return !s_.is_tail(wait.gap) && levels_[wait.gap] < options_.most_level &&
-               value(wait).bytes > 0 && has_operands_at(s_.gaps[wait.gap]);
-    }
-
-    // When it is computed again, are its operands not yet overwritten?
-    bool has_operands_at(const Gap& gap) const {
-        const auto reads = s_.reads[s_.producer[gap.value]];
-        return std::none_of(reads.begin(), reads.end(),
-                            [&](uint32_t v) { return s_.overwriter[v] < gap.to; });
+        return s_.may_drop[wait.gap] && levels_[wait.gap] < options_.most_level;
     }
 
     // Does it wait at a position where more than the goal is alive?
@@ -192,11 +201,11 @@ private:
         const uint32_t step = s_.producer[s_.gaps[wait.gap].value];
         const auto level = static_cast<uint8_t>(levels_[wait.gap] + 1);
         double own = s_.problem.steps[step].cost, around = 0;
-        seen_.assign(1, parts_.find(step));
+        seen_.clear();
+        seen_.add(parts_.find(step));
         parts_.for_each_neighbour(wait.gap, level, [&](uint32_t other, bool is_operand) {
             const uint32_t root = parts_.find(other);
-            if (std::find(seen_.begin(), seen_.end(), root) != seen_.end()) return;
-            seen_.push_back(root);
+            if (!seen_.add(root)) return;
             if (is_operand && parts_.level(other) == 0)
                 own += s_.problem.steps[other].cost;  // its operand is gone: it runs for this alone
             else around += parts_.cost(root);
@@ -213,8 +222,7 @@ private:
         seen_.clear();
         parts_.for_each_neighbour(wait.gap, 1, [&](uint32_t other, bool is_operand) {
             const uint32_t root = parts_.find(other);
-            if (std::find(seen_.begin(), seen_.end(), root) != seen_.end()) return;
-            seen_.push_back(root);
+            if (!seen_.add(root)) return;
             if (is_operand) before += parts_.bytes(root);
             else if (parts_.needed_at(root) < bytes_at_.size())
                 first_need = std::max(first_need, bytes_at_[parts_.needed_at(root)]);
@@ -237,8 +245,7 @@ private:
         const Gap& gap = s_.gaps[wait.gap];
         for (uint32_t v : s_.reads[s_.producer[gap.value]]) {
             const uint32_t tail = s_.first_gap[v + 1] - 1;
-            if (s_.is_free(v) && s_.readers[v].back() < gap.to &&
-                2 * s_.problem.values[v].bytes <= value(wait).bytes)
+            if (s_.last_reader[v] < gap.to && 2 * s_.problem.values[v].bytes <= value(wait).bytes)
                 levels_[tail] = 1;
         }
     }
@@ -249,9 +256,9 @@ private:
     const GreedyOptions& options_;
     Components parts_;
     std::vector<size_t> bytes_at_;  // as this round changes them
+    Marks seen_;  // components, by their roots
     size_t goal_;
     std::vector<uint32_t> over_;  // positions at which more than the goal is alive
-    std::vector<uint32_t> seen_;
 };
 
 // A way down, round by round.

@@ -22,7 +22,7 @@ public:
           levels_(levels),
           out_(out),
           is_there_(schedule.problem.values.size()),
-          uses_(schedule.problem.values.size()),
+          gap_(schedule.first_gap),
           since_(schedule.problem.values.size()),
           in_burst_(schedule.problem.steps.size()),
           most_steps_(6 * schedule.problem.steps.size() + 64) {
@@ -43,7 +43,7 @@ public:
             for (uint32_t v : s_.writes[i]) after_use(v);
             for (uint32_t v : s_.reads[i])
                 if (next_reader(v) == i) {
-                    ++uses_[v];
+                    ++gap_[v];
                     since_[v] = out_.position_of[i];
                     after_use(v);
                 }
@@ -53,13 +53,10 @@ public:
 
 private:
     std::vector<uint32_t>& order() { return out_.plan.order; }
-    uint32_t next_reader(uint32_t v) const {
-        return uses_[v] < s_.readers[v].size() ? s_.readers[v][uses_[v]] : kNone;
-    }
-    uint32_t gap_now(uint32_t v) const { return s_.first_gap[v] + uses_[v]; }
+    uint32_t next_reader(uint32_t v) const { return s_.gaps[gap_[v]].to; }
 
     uint8_t level_now(uint32_t v) const {
-        const uint8_t level = levels_[gap_now(v)];
+        const uint8_t level = levels_[gap_[v]];
         if (next_reader(v) != kNone) return level;
         return level ? 0 : kGone;
     }
@@ -79,7 +76,7 @@ private:
     void note_wait(uint32_t v, uint32_t step) {
         const auto position = static_cast<uint32_t>(order().size());
         if (s_.is_free(v) && next_reader(v) == step)
-            out_.waits.push_back({gap_now(v), since_[v], position});
+            out_.waits.push_back({gap_[v], since_[v], position});
     }
 
     // Runs again what step `i` needs and what is missing, operands first.
@@ -120,7 +117,7 @@ private:
     const Levels& levels_;
     Simulation& out_;
     std::vector<char> is_there_;  // by value
-    std::vector<uint32_t> uses_;  // by value: number of readers in the plain order that are done
+    std::vector<uint32_t> gap_;  // by value: the gap in which it is
     std::vector<uint32_t> since_;  // by value: where it was written, or last read outside bursts
     std::vector<char> in_burst_;  // by step
     std::vector<uint32_t> members_, transients_;
@@ -174,6 +171,7 @@ RecomputeSchedule::RecomputeSchedule(const RematProblem& problem, Places places)
         gaps.push_back({v, from, kNone});
     }
     first_gap.push_back(static_cast<uint32_t>(gaps.size()));
+    find_what_may_be_dropped();
     for (uint32_t gap = 0; gap < gaps.size(); ++gap) {
         const uint32_t region = problem.values[gaps[gap].value].region;
         const auto region_at = [&](uint32_t step) { return problem.steps[step].region; };
@@ -182,6 +180,22 @@ RecomputeSchedule::RecomputeSchedule(const RematProblem& problem, Places places)
         least_levels.push_back(region && is_free(gaps[gap].value) && !is_tail(gap) &&
                                region_at(gaps[gap].to) != region &&
                                (region_at(gaps[gap].from) || region_at(gaps[gap].to)));
+    }
+}
+
+void RecomputeSchedule::find_what_may_be_dropped() {
+    for (uint32_t v = 0; v < problem.values.size(); ++v)
+        last_reader.push_back(!is_free(v) ? kNone : readers[v].empty() ? 0 : readers[v].back());
+    for (uint32_t step = 0; step < problem.steps.size(); ++step) {
+        last_reader_of.push_back(0);
+        for (const uint32_t v : writes[step])
+            last_reader_of[step] = std::max(last_reader_of[step], last_reader[v]);
+    }
+    for (const Gap& gap : gaps) {
+        const auto is_overwritten = [&](uint32_t v) { return overwriter[v] < gap.to; };
+        may_drop.push_back(producer[gap.value] != kNone && gap.to != kNone &&
+                           problem.values[gap.value].bytes > 0 &&
+                           std::ranges::none_of(reads[producer[gap.value]], is_overwritten));
     }
 }
 

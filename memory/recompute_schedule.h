@@ -69,6 +69,11 @@ public:
     std::vector<uint32_t> producer;  // by value; kNone: the value is there from the start
     std::vector<uint32_t> overwriter;  // by value: the first step that overwrites it, or kNone
     bool has_overwriters = false;
+    // By value, its last reader in the plain order; by step, the last reader of all that it writes.
+    // kNone where a value must be kept.
+    std::vector<uint32_t> last_reader, last_reader_of;
+    // By gap: may it be dropped, and are its producer's operands not overwritten by then?
+    std::vector<char> may_drop;
     Lists readers;  // by value: steps, ascending, each once
     Lists reads, writes;  // by step: values
 
@@ -77,6 +82,7 @@ public:
     bool is_tail(uint32_t gap) const { return gaps[gap].to == kNone; }
 
 private:
+    void find_what_may_be_dropped();
     bool leave_out_what_nobody_needs(Simulation& out) const;
     void run_late(Simulation& out, const Copies& copies) const;
     // Sets peak, cost and bytes at each position of the plan's order.

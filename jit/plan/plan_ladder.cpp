@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "jit/plan/costs.h"
 #include "memory/step_order.h"
-#include "runtime/core/spill_file.h"
 #include "runtime/host/interrupt.h"
 #include "runtime/host/size_text.h"
 #include "runtime/host/thread_limits.h"
@@ -60,8 +60,6 @@ constexpr double kWorthNoKernels = 1.001;
 // Where no plan keeps the limit, the ladder stops when so many programs in a row are not the
 // smallest.
 constexpr int kMostInVain = 4;
-// What moves to a file or back is copied and summed, beside the steps but on their cores.
-constexpr double kSecondsToCopy = 2e-10;  // a byte
 
 std::atomic<double> searched = 0;
 
@@ -146,9 +144,8 @@ void PlanLadder::search(const SpillProblem& problem) {
     family.is_searched = true;
     const size_t plain = memory::spill(problem.steps, {.most_bytes = SIZE_MAX}).peak_bytes;
     family.plain.peak_bytes = plain;
-    memory::SpillOptions options{
-        .most_bytes = plain,
-        .link_bytes = runtime::SpillFile::in(options_.spill)->bytes_per_second()};
+    memory::SpillOptions options{.most_bytes = plain,
+                                 .link_bytes = Costs::file_bytes_per_second(options_.spill)};
     memory::SpillOptions outside = options;
     outside.most_bytes = 2 * plain;
     int64_t replaced = 0;
@@ -171,7 +168,7 @@ void PlanLadder::add(std::vector<memory::SpillPlan> plans, int64_t more_elsewher
         const auto moved = static_cast<double>(plan.written + plan.read);
         rungs_.push_back({.stage = Stage::spilled,
                           .plan = {.peak_bytes = plan.peak_bytes},
-                          .extra = plan.seconds + kSecondsToCopy * moved,
+                          .extra = plan.seconds + Costs::copy_of_transfer(moved),
                           .more_elsewhere = more_elsewhere,
                           .is_finalist = false});
         rungs_.back().spill = std::move(plan);

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "jit/plan/costs.h"
 #include "jit/plan/failure_rule.h"
 #include "jit/plan/passes/relister.h"
 #include "jit/step/host_copy.h"

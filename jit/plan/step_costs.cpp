@@ -2,34 +2,15 @@
 
 #include <algorithm>
 
-#include "codegen/card_figures.h"
 #include "codegen/gpu_plan.h"
-#include "codegen/kernel_work.h"
 #include "jit/plan/graph_program.h"
-#include "jit/plan/passes/product_choice.h"
 #include "jit/step/host_copy.h"
-#include "runtime/host/product_rules.h"
-#include "runtime/ops/attention.h"
 #include "runtime/ops/known.h"
-#include "runtime/ops/matmul.h"
 
 namespace megjit::jit {
 namespace {
 
-using codegen::CardFigures;
-using runtime::DType;
 using runtime::OpCall;
-
-// The name that the figures give it.
-std::string_view product_dtype(DType dtype) {
-    switch (dtype) {
-        case DType::f16: return "float16";
-        case DType::bf16: return "bfloat16";
-        case DType::i8:
-        case DType::u8: return "int8";
-        default: return runtime::product_rules().tf32 ? "tf32" : "float32";
-    }
-}
 
 // Does the op read of operand 0 only what the result has?
 bool is_picked(const OpDef& op) {
@@ -46,10 +27,7 @@ double picked_bytes(std::span<const Type> inputs, std::span<const Type> outputs)
 class Costing {
 public:
     Costing(const PreparedGraph& prepared, const ProgramLayout& layout)
-        : prepared_(prepared),
-          layout_(layout),
-          device_(prepared.graph.device()),
-          figures_(CardFigures::of(device_.target().gpu_arch)) {}
+        : prepared_(prepared), layout_(layout), device_(prepared.graph.device()), costs_(device_) {}
 
     std::vector<StepCost> run() const {
         std::vector<StepCost> costs;
@@ -78,10 +56,6 @@ private:
         return cost;
     }
 
-    double memory_seconds(double bytes) const {
-        return bytes / figures_.memory_bytes_per_second(bytes);
-    }
-
     void add_kernel(StepCost& cost, const Node& node) const {
         const codegen::KernelIR& kernel = node.kernel->kernel;
         cost.by = "a generated kernel";
@@ -90,34 +64,25 @@ private:
         codegen::KernelWork joint;  // of launches that share a grid
         for (const codegen::LaunchShape& launch : launches_of(node)) {
             const codegen::KernelWork work =
-                codegen::work_of(kernel, launch, device_.target(), figures_.cache_bytes());
+                codegen::work_of(kernel, launch, device_.target(), costs_.cache_bytes());
             if (codegen::gpu_plan_of(kernel, launch, device_.target()).joins) {
                 joint.bytes += work.bytes;
                 joint.instructions += work.instructions;
             } else {
-                *cost.seconds += seconds_of(work);
+                *cost.seconds += costs_.launch_of(work).seconds;
             }
             cost.bytes += work.bytes;
             cost.flops += work.flops;
             cost.instructions += work.instructions;
             cost.instructions_of_element = work.instructions_of_element;
         }
-        if (joint.bytes > 0) *cost.seconds += seconds_of(joint);
-    }
-
-    double seconds_of(const codegen::KernelWork& work) const {
-        const double flops_per_second =
-            work.halves ? kSpeedOfTensorTiles * figures_.flops_per_second("float16")
-                        : kSpeedOfTiles * figures_.flops_per_second("float32");
-        return std::max({memory_seconds(work.bytes),
-                         work.instructions / figures_.instructions_per_second(),
-                         work.flops / flops_per_second});
+        if (joint.bytes > 0) *cost.seconds += costs_.launch_of(joint).seconds;
     }
 
     void add_transfer(StepCost& cost, const Node& node) const {
         const auto bytes = static_cast<double>(prepared_.graph.type(node.outputs[0]).bytes());
         cost.by = "a transfer to or from the host";
-        cost.seconds = bytes / device_.speeds().link_bytes;
+        cost.seconds = costs_.transfer(bytes);
     }
 
     void add_program(StepCost& cost, const GraphProgram& program) const {
@@ -129,7 +94,7 @@ private:
             cost.instructions += part.instructions;
             if (!part.seconds) cost.seconds.reset();
             else if (cost.seconds)  // launches are added for the whole
-                *cost.seconds += *part.seconds - launch_seconds(part);
+                *cost.seconds += *part.seconds - costs_.launches(part.launches);
         }
     }
 
@@ -142,36 +107,10 @@ private:
         const double own_bytes = is_picked(*node.op) ? picked_bytes(inputs, outputs) : work.bytes;
         cost.bytes = own_bytes + executable.copied_bytes();
         if (work.is_product) cost.flops = work.flops;
-        const double computing = product_seconds(call, outputs, work);
-        cost.seconds = std::max(computing, memory_seconds(own_bytes)) +
-                       memory_seconds(executable.copied_bytes());
-    }
-
-    double product_seconds(const OpCall& call, std::span<const Type> outputs,
-                           const runtime::Cost& work) const {
-        if (!work.is_product) return work.flops / figures_.flops_per_second("float32");
-        const DType dtype = call.inputs[0].dtype;
-        const std::string_view kind = product_dtype(dtype);
-        if (call.op.contraction || &call.op == &ops::matmul_epilogue() ||
-            &call.op == &runtime::matmul_sums()) {
-            const runtime::MatmulProblem p = runtime::matmul_problem(call, outputs);
-            int64_t batch = 1;
-            for (const int64_t extent : p.batch) batch *= extent;
-            if (const auto known =
-                    figures_.product_seconds({kind, batch, p.m, p.n, p.k, p.ta, p.tb}))
-                return *known;
-        }
-        const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
-        if (is_half && (&call.op == &ops::attention() || &call.op == &ops::attention_of_parts()))
-            return work.flops / figures_.flops_per_second("scores forward");
-        if (is_half &&
-            (&call.op == &ops::attention_grad() || &call.op == &ops::attention_grad_of_parts()))
-            return work.flops / figures_.flops_per_second("scores backward");
-        return work.flops / figures_.flops_per_second(kind);
-    }
-
-    double launch_seconds(const StepCost& cost) const {
-        return static_cast<double>(cost.launches) * figures_.launch_seconds();
+        const Estimate computing = costs_.computing(call, outputs);
+        cost.source = computing.source;
+        cost.seconds = std::max(computing.seconds, costs_.traffic(own_bytes)) +
+                       costs_.traffic(executable.copied_bytes());
     }
 
     // The operands of a step where the layout puts them, in memory that nobody reads.
@@ -212,8 +151,7 @@ private:
         if (launches != 0 && writes_part && outputs[0] == operands[0]) only_part(cost, node);
         // Only operands that do not lie in the result are copied.
         else if (launches != 0 && launches == queued->moves) set_bytes(cost, queued->moved_bytes);
-        if (cost.seconds)
-            *cost.seconds += static_cast<double>(launches) * figures_.launch_seconds();
+        if (cost.seconds) *cost.seconds += costs_.launches(launches);
     }
 
     void only_part(StepCost& cost, const Node& node) const {
@@ -224,7 +162,7 @@ private:
     }
 
     void set_bytes(StepCost& cost, double bytes) const {
-        if (cost.seconds) *cost.seconds += memory_seconds(bytes) - memory_seconds(cost.bytes);
+        if (cost.seconds) *cost.seconds += costs_.traffic(bytes) - costs_.traffic(cost.bytes);
         cost.bytes = bytes;
     }
 
@@ -232,14 +170,14 @@ private:
         const double bytes = 2 * static_cast<double>(step.copy_bytes);
         ++cost.launches;
         cost.bytes += bytes;
-        if (cost.seconds) *cost.seconds += memory_seconds(bytes) + figures_.launch_seconds();
+        if (cost.seconds) *cost.seconds += costs_.traffic(bytes) + costs_.launches(1);
     }
 
     static constexpr uint64_t kArena = uint64_t{1} << 48;  // an address that nobody reads
     const PreparedGraph& prepared_;
     const ProgramLayout& layout_;
     runtime::Device& device_;
-    const CardFigures& figures_;
+    const Costs costs_;
 };
 
 }  // namespace

@@ -1,12 +1,13 @@
 // jit/plan/step_costs.h -- what each step of a planned program asks of a GPU, and how long that
-// takes by the card's figures (codegen/card_figures.h). Nothing runs: launches and blocks are those
-// that the prepared steps would queue, bytes and instructions are counted from kernels and ops.
+// takes by the card's figures (costs.h). Nothing runs: launches and blocks are those that the
+// prepared steps would queue, bytes and instructions are counted from kernels and ops.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "jit/plan/costs.h"
 #include "jit/plan/program_layout.h"
 
 namespace megjit::jit {
@@ -23,6 +24,7 @@ struct StepCost {
     double instructions = 0;  // of generated code, for all elements
     double instructions_of_element = 0;
     std::optional<double> seconds = {};  // nothing: not known, as its work follows from values
+    CostSource source = CostSource::model;  // of its arithmetic
 };
 
 // A row for each node of a graph that was prepared to be planned (prepare_to_plan) for a device

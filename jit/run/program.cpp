@@ -415,7 +415,7 @@ void Program::start_profile() {
     for (const ProgramLayout::Step& step : layout_.steps) {
         const Node& node = prepared_.node(step.node);
         StepProfile row{.ops = {"copy"}, .step = step.node, .bytes = 2 * step.copy_bytes};
-        StepTimes::Row* times = nullptr;
+        ProfiledTimes::Row* times = nullptr;
         if (!step.is_copy) {
             row = {.ops = node.kind == NodeKind::fused ? node.ops : std::vector{node.op->name},
                    .where = node.where,
@@ -424,9 +424,9 @@ void Program::start_profile() {
                    .bytes = bytes_moved(graph(), node),
                    .launches = 1 + node.more_launches.size()};
             if (node.kind == NodeKind::op)
-                times =
-                    &StepTimes::of(device_).row({*node.op, node.attrs, graph().types(node.inputs)},
-                                                graph().types(node.outputs));
+                times = &ProfiledTimes::of(device_).row(
+                    {*node.op, node.attrs, graph().types(node.inputs)},
+                    graph().types(node.outputs));
         }
         row.is_transfer = step.is_transfer;
         profile_.steps.push_back(std::move(row));
@@ -448,7 +448,7 @@ void Program::note_times() {
         const runtime::Stream& on = is_transfer ? transfers : stream;
         const runtime::Ticket start = is_transfer ? clock_.begin_of_transfers : clock_.begin;
         spans.push_back({on.seconds_between(start, begin), on.seconds_between(begin, end)});
-        if (times_[i]) StepTimes::of(device_).note(*times_[i], spans.back().seconds);
+        if (times_[i]) ProfiledTimes::of(device_).note(*times_[i], spans.back().seconds);
     }
     const double seconds = stream.seconds_between(clock_.begin, clock_.end);
     const std::lock_guard lock(profile_mutex_);

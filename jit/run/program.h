@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/plan/costs.h"
 #include "jit/plan/memory_plan.h"
 #include "jit/plan/program_layout.h"
-#include "jit/plan/step_times.h"
 #include "jit/run/arenas.h"
 #include "jit/run/bound_weights.h"
 #include "runtime/core/spill_file.h"
@@ -146,7 +146,7 @@ private:
     Clock clock_;
     Profile profile_;  // a row for each step, or none
     mutable runtime::Mutex profile_mutex_{"a profile"};  // a report does not wait for a run
-    std::vector<StepTimes::Row*> times_;  // by step, as profile_; null: no op of its own
+    std::vector<ProfiledTimes::Row*> times_;  // by step, as profile_; null: no op of its own
     runtime::Turn turn_{"a run of a traced function"};
 };
 

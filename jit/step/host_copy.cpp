@@ -29,23 +29,6 @@ private:
     size_t bytes_;
 };
 
-double seconds_of(const Graph& graph, const Node& node) {
-    const runtime::Speeds speeds = graph.device().speeds();
-    runtime::Cost cost;
-    if (node.kind == NodeKind::fused) {
-        for (const codegen::LaunchShape& launch : launches_of(node))
-            cost.flops += static_cast<double>(launch.numel()) * node.kernel->kernel.program.size();
-        for (ValueId value : node.inputs)
-            cost.bytes += static_cast<double>(graph.type(value).bytes());
-        for (ValueId value : node.outputs)
-            cost.bytes += static_cast<double>(graph.type(value).bytes());
-    } else if (node.kind == NodeKind::op && !node.op->is_view && !is_host_copy(node)) {
-        const std::vector<Type> inputs = graph.types(node.inputs);
-        return speeds.seconds({*node.op, node.attrs, inputs}, graph.types(node.outputs));
-    }
-    return speeds.seconds(cost, runtime::DType::f32);
-}
-
 }  // namespace
 
 const OpDef& to_host() {
@@ -68,19 +51,6 @@ std::vector<bool> lies_outside(const Graph& graph) {
     for (ValueId output : graph.outputs)
         outside[at(output)] = graph.producer(output).op == &to_host();
     return outside;
-}
-
-Timetable::Timetable(const Graph& graph) : begins{0}, graph_(graph) {
-    for (const Node& node : graph.nodes())
-        begins.push_back(begins.back() + seconds_of(graph, node));
-}
-
-double Timetable::transferred(double begin, size_t bytes) {
-    return link_is_free_ = std::max(link_is_free_, begin) + transfer_seconds(bytes);
-}
-
-double Timetable::transfer_seconds(size_t bytes) const {
-    return static_cast<double>(bytes) / graph_.device().speeds().link_bytes;
 }
 
 std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, size_t bytes) {

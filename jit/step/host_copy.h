@@ -20,21 +20,6 @@ inline bool is_host_copy(const Node& node) {
 // output that to_host makes?
 std::vector<bool> lies_outside(const Graph& graph);
 
-// Says when each node runs, by the device's speeds. Nodes run one after the other; beside them,
-// transfers use a link that does one thing at a time.
-struct Timetable {
-    explicit Timetable(const Graph& graph);
-
-    std::vector<double> begins;  // by node, seconds; the last: when all is done
-    // When a transfer of `bytes` ends that begins at `begin`, or when the link is free.
-    double transferred(double begin, size_t bytes);
-    double transfer_seconds(size_t bytes) const;
-
-private:
-    const Graph& graph_;
-    double link_is_free_ = 0;
-};
-
 // Runs either op, on the stream.
 std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, size_t bytes);
 

@@ -120,6 +120,7 @@ nb::list plans_on(const TraceFunction& function, int arch) {
             row["flops"] = cost.flops;
             row["instructions"] = cost.instructions;
             row["instructions_of_element"] = cost.instructions_of_element;
+            row["source"] = std::string(jit::name_of(cost.source));
             row["seconds"] = cost.seconds ? nb::cast(*cost.seconds) : nb::none();
             row["ir"] = cost.kernel;
             costs.append(row);

@@ -45,7 +45,7 @@ def test_products_of_halves_are_costed_by_tensor_cores():
     full = f.on("sm_90").plan(zeros(4096, 4096), zeros(4096, 4096))
     halves = f.on("sm_90").plan(zeros(4096, 4096).astype("bfloat16"), zeros(4096, 4096).astype("bfloat16"))
     assert full.flops == halves.flops == 2 * 4096**3
-    assert full.seconds / halves.seconds > 8
+    assert full.seconds / halves.seconds > 8 and full.costs[0].source == "model"
 
 
 def test_products_without_their_library_say_so():

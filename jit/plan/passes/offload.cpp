@@ -6,6 +6,7 @@
 #include <ranges>
 #include <set>
 
+#include "jit/plan/costs.h"
 #include "jit/plan/passes/passes.h"
 #include "jit/plan/passes/relister.h"
 #include "jit/step/host_copy.h"

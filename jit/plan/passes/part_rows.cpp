@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <map>
 
+#include "jit/plan/costs.h"
 #include "jit/plan/ops/control_flow_ops.h"
 #include "jit/plan/passes/passes.h"
 #include "jit/plan/passes/row_rules.h"
@@ -158,7 +159,7 @@ private:
         for (size_t id = 0; id < rules_.size(); ++id)
             if (rules_[id] && !rules_[id]->sums)
                 widest = std::max(widest, type(graph_.nodes()[id].outputs[0]).bytes());
-        const int64_t most = rows_ / least_rows();
+        const int64_t most = most_parts();
         for (int64_t parts = 2; parts <= most; ++parts) {
             if (rows_ % parts || !can_cut(parts)) continue;
             parts_ = parts;
@@ -178,14 +179,19 @@ private:
 
     Shape part(ValueId value) const { return *part_of(type(value).shape, rows_, parts_); }
 
-    // A trip reads and writes the weights and their gradient: so many rows that the three products
+    // A trip reads and writes the weights and their gradient: so few trips that the three products
     // take sixteen times as long.
-    int64_t least_rows() const {
-        const runtime::Speeds speeds = graph_.device().speeds();
-        constexpr double kBytes = 4 * 4, kFlops = 3 * 2;  // of an element of the weights
-        const double flops =
-            speeds.flops_of({.is_product = true}, type(graph_.node(product_).inputs[0]).dtype);
-        return static_cast<int64_t>(16 * kBytes / kFlops * flops / speeds.bytes) + 1;
+    int64_t most_parts() const {
+        constexpr double kProducts = 3, kPasses = 4, kLonger = 16;
+        const Costs costs(graph_.device());
+        const Node& product = graph_.node(product_);
+        const std::vector<Type> inputs = graph_.types(product.inputs);
+        const double products =
+            kProducts * costs.arithmetic(runtime::cost_of({*product.op, product.attrs, inputs},
+                                                          graph_.types(product.outputs)),
+                                         inputs[0].dtype);
+        const double trip = kPasses * costs.traffic(4.0 * static_cast<double>(inputs[1].numel()));
+        return static_cast<int64_t>(products / (kLonger * trip));
     }
 
     Graph write() {

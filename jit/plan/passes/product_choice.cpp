@@ -8,20 +8,18 @@
 #include <list>
 #include <tuple>
 
-#include "codegen/tuning.h"
+#include "jit/plan/costs.h"
 #include "jit/plan/graph_program.h"
 #include "jit/plan/passes/fusion_group.h"
 #include "jit/plan/pipeline.h"
 #include "runtime/host/error.h"
 #include "runtime/host/number_text.h"
-#include "runtime/host/product_rules.h"
 #include "runtime/ops/known.h"
 
 namespace megjit::jit {
 namespace {
 
 using codegen::Timing;
-using codegen::TuneMode;
 using runtime::cat;
 
 // What could compute it beside the library: tiles, where neighboring columns lie side by side, and
@@ -50,30 +48,6 @@ std::vector<Products> generated_ways(const Graph& graph, const Node& node,
 std::string name_of(Products way) {
     constexpr const char* kNames[] = {"", "library", "tiles", "panels", ""};
     return kNames[static_cast<int>(way)];
-}
-
-// The second factor is read where it lies, a page for each index of the sum: twice the time of a
-// packed one where these are many, at AVX2.
-bool is_short(const runtime::Contraction& contraction) {
-    constexpr int64_t kLongestSum = 1024, kMostElements = 128 << 10;
-    const int rank = contraction.space.rank();
-    const int64_t columns = contraction.space[rank - 2], sum = contraction.space[rank - 1];
-    return sum <= kLongestSum && sum * columns <= kMostElements;
-}
-
-// On a GPU: a result that need not go to memory and back saves more time than the library's product
-// is faster. That is so for short sums.
-bool is_short_for_gpu(const Graph& graph, const Node& node) {
-    const Type& result = graph.type(node.outputs[0]);
-    const bool is_half = result.dtype != runtime::DType::f32;
-    const runtime::Speeds speeds = graph.device().speeds();
-    const runtime::Cost cost{
-        .flops = 2 * static_cast<double>(contraction_of(graph, node).space.numel()),
-        .is_product = true};
-    const double by_library = cost.flops / speeds.flops_of(cost, result.dtype),
-                 by_tiles = is_half ? by_library / kSpeedOfTensorTiles
-                                    : cost.flops / speeds.flops / kSpeedOfTiles;
-    return by_tiles - by_library < 2 * static_cast<double>(result.bytes()) / speeds.bytes;
 }
 
 // What the times hang on: rows up to the next power of two, so that one measurement serves sizes
@@ -193,59 +167,75 @@ Timing measured(const Graph& graph, const Node& product, const PipelineOptions& 
     return best;
 }
 
-std::optional<Timing> timing_of(const Graph& graph, const Node& product,
-                                const PipelineOptions& options, const std::vector<Products>& ways) {
-    const TuneMode mode = codegen::tune_mode();
-    if (mode == TuneMode::off) return {};
-    codegen::Timings& timings = codegen::Timings::instance();
-    const std::string problem = problem_of(graph, product);
-    if (auto known = timings.find(problem); known || mode == TuneMode::cached) return known;
-    try {
-        timings.keep(problem, measured(graph, product, options, ways));
-    } catch (const runtime::Error&) {}  // no memory, or no compiler: the model decides
-    return timings.find(problem);
+// A CPU's library may have instructions for the dtype that no kernel has.
+bool is_for_library(const Graph& graph, const Node& product) {
+    const std::vector<Type> inputs = graph.types(product.inputs);
+    return graph.device().is_host() &&
+           graph.device().computes_whole({*product.op, product.attrs, inputs});
 }
 
-std::string in_ms(double seconds) {
-    return runtime::cat(runtime::number_text(seconds * 1e3, 3), " ms");
+using Estimates = std::map<std::string, Estimate>;  // by who computes it
+
+// What was measured counts before the model, which compares the library with one kernel.
+Estimates estimates_of(const Graph& graph, const Node& product, const PipelineOptions& options,
+                       const std::vector<Products>& ways) {
+    runtime::Device& device = graph.device();
+    const auto measure = [&] { return measured(graph, product, options, ways); };
+    Estimates estimates =
+        device.is_host() ? Costs::tuned(problem_of(graph, product), measure) : Estimates();
+    if (!estimates.empty()) return estimates;
+    const Costs costs(device);
+    const auto add = [&](Products by) {
+        if (const auto cost = costs.product(contraction_of(graph, product),
+                                            graph.type(product.outputs[0]), name_of(by)))
+            estimates.emplace(name_of(by), *cost);
+    };
+    add(Products::library);
+    if (!is_for_library(graph, product)) add(ways.front());
+    return estimates;
+}
+
+std::string why(const Graph& graph, const Node& product, const Estimates& estimates, Products by) {
+    if (estimates.begin()->second.source == CostSource::tuning) {
+        std::string text;
+        for (const auto& [name, cost] : estimates)
+            text += cat(text.empty() ? "measured: " : ", ", name, " ",
+                        runtime::number_text(cost.seconds * 1e3, 3), " ms");
+        return text;
+    }
+    const bool is_library = by == Products::library;
+    if (!graph.device().is_host())
+        return is_library ? "a long sum" : "a short sum beside a result that stays";
+    if (by == Products::tiles) return "few weights and a short sum";
+    if (by == Products::panels) return "few rows, weights and terms";
+    return is_for_library(graph, product) ? "the library has instructions for this dtype"
+                                          : "many weights or a long sum";
 }
 
 }  // namespace
 
 ProductChoice choose_product(const Graph& graph, const Node& node, const PipelineOptions& options) {
-    constexpr int64_t kFewProducts = 1 << 20;  // beside which the library's own work counts
     if (options.exact || !options.fuse_reduce) return {};
     const std::vector<Products> ways = generated_ways(graph, node, options);
     const auto can = [&](Products way) { return std::ranges::find(ways, way) != ways.end(); };
     if (ways.empty()) return {};
     if (options.products == Products::generated) {
-        const bool by_tiles = can(Products::tiles) &&
-                              (is_short(contraction_of(graph, node)) || !can(Products::panels));
-        return {by_tiles ? Products::tiles : Products::panels, "as asked for"};
+        const bool is_tiled =
+            can(Products::tiles) &&
+            (!can(Products::panels) ||
+             Costs(graph.device())
+                 .product(contraction_of(graph, node), graph.type(node.outputs[0]), "tiles"));
+        return {is_tiled ? Products::tiles : Products::panels, "as asked for"};
     }
     if (options.products != Products::measured)
         return {can(options.products) ? options.products : Products::library, "as asked for"};
-    if (!graph.device().is_host())
-        return is_short_for_gpu(graph, node)
-                   ? ProductChoice{Products::panels, "a short sum beside a result that stays"}
-                   : ProductChoice{Products::library, "a long sum"};
-    if (const auto timing = timing_of(graph, node, options, ways)) {
-        std::string why;
-        for (const auto& [candidate, seconds] : *timing)
-            why += cat(why.empty() ? "measured: " : ", ", candidate, " ", in_ms(seconds));
-        for (const Products way : ways)
-            if (name_of(way) == codegen::fastest(*timing)) return {way, std::move(why)};
-        return {Products::library, std::move(why)};
-    }
-    const std::vector<Type> inputs = graph.types(node.inputs);
-    if (graph.device().computes_whole({*node.op, node.attrs, inputs}))
-        return {Products::library, "the library has instructions for this dtype"};
-    const runtime::Contraction contraction = contraction_of(graph, node);
-    if (can(Products::tiles) && is_short(contraction))
-        return {Products::tiles, "few weights and a short sum"};
-    if (!can(Products::tiles) && contraction.space.numel() <= kFewProducts)
-        return {Products::panels, "few rows, weights and terms"};
-    return {Products::library, "many weights or a long sum"};
+    const Estimates estimates = estimates_of(graph, node, options, ways);
+    const auto cheapest = std::ranges::min_element(
+        estimates, {}, [](const auto& entry) { return entry.second.seconds; });
+    const auto way =
+        std::ranges::find_if(ways, [&](Products each) { return name_of(each) == cheapest->first; });
+    const Products by = way == ways.end() ? Products::library : *way;
+    return {by, why(graph, node, estimates, by)};
 }
 
 }  // namespace megjit::jit

@@ -56,10 +56,9 @@ RecomputeProblem::RecomputeProblem(const Graph& graph, const PipelineOptions& op
       what_(what),
       has_transients_(has_transients(graph)),
       has_fetches_(std::ranges::any_of(graph.nodes(), is_fetch)),
-      speeds_(has_transients_ ? runtime::Speeds{} : graph.device().speeds()),
-      times_(options.measured_costs && what != Recomputes::cheap && !has_transients_
-                 ? StepTimes::of(graph.device()).snapshot()
-                 : StepTimes::Snapshot(speeds_)),
+      costs_(has_transients_                                       ? Costs()
+             : options.measured_costs && what != Recomputes::cheap ? Costs::profiled(graph.device())
+                                                                   : Costs(graph.device())),
       storage_(graph.value_count(), kNone),
       outputs_(results_of(graph)) {
     find_what_stays_inside();
@@ -186,22 +185,21 @@ void RecomputeProblem::add_op(const Node& node, memory::RematStep& step) const {
     const std::vector<Type> types = graph_.types(node.inputs);
     const runtime::OpCall call{*node.op, node.attrs, types};
     const std::vector<Type> results = graph_.types(node.outputs);
-    step.cost = times_.seconds(call, results);
+    step.cost = costs_.op(call, results).seconds;
     step.in_place = node.op->is_elementwise();
-    const runtime::Cost cost = runtime::cost_of(call, results);
-    const double arithmetic = cost.flops / speeds_.flops_of(cost, speeds_.dtype_of(call));
     if (what_ == Recomputes::cheap) {
         // On a GPU what does not join its readers' kernels is a launch of its own: it is worth that
         // where memory is so short that values wait on the host.
         const bool joins =
             graph_.device().is_host() || has_fetches_ || stays_inside_[at(node.outputs[0])];
+        const runtime::Cost work = runtime::cost_of(call, results);
         const double most = is_made_of_few_bytes(graph_, node) ? kWorthOfADraw : 1;
-        step.repeatable =
-            step.repeatable && joins && arithmetic <= most * cost.bytes / speeds_.bytes;
-        if (step.in_place) step.cost = bytes_in_a_kernel(node) / speeds_.bytes;
+        step.repeatable = step.repeatable && joins &&
+                          costs_.arithmetic(work, runtime::Speeds::dtype_of(call)) <=
+                              most * costs_.traffic(work.bytes);
+        if (step.in_place) step.cost = costs_.traffic(bytes_in_a_kernel(node));
     } else if (step.in_place && is_fused_later(options_, what_)) {
-        const double inside = std::max(arithmetic, bytes_in_a_kernel(node) / speeds_.bytes);
-        step.cost *= std::min(1.0, inside / modelled_seconds(speeds_, call, results));
+        step.cost = costs_.op_in_kernel(call, results, bytes_in_a_kernel(node)).seconds;
     }
     if (options_.device && !is_host_copy(node))
         if (const auto executable = executable_to_plan(graph_, node)) {
@@ -214,15 +212,7 @@ void RecomputeProblem::add_op(const Node& node, memory::RematStep& step) const {
 }
 
 void RecomputeProblem::add_kernel(const Node& node, memory::RematStep& step) const {
-    const bool is_product = std::any_of(node.ops.begin(), node.ops.end(), [](const auto& op) {
-        return runtime::find_op(op).contraction != nullptr;
-    });
-    runtime::Cost cost{.bytes = static_cast<double>(bytes_moved(graph_, node)),
-                       .is_product = is_product};
-    for (const codegen::LaunchShape& launch : launches_of(node))
-        cost.flops += static_cast<double>(launch.numel()) *
-                      (is_product ? 2.0 : node.kernel->kernel.program.size());
-    step.cost = times_.kernel_seconds(cost, graph_.type(node.outputs[0]).dtype);
+    step.cost = costs_.step(graph_, node).seconds;
     const auto executable = executable_to_plan(graph_, node);
     step.scratch = executable->workspace_bytes();
     step.in_place = may_lie_on_an_operand(*executable, node);

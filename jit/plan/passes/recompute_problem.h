@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
+#include "jit/plan/costs.h"
 #include "jit/plan/passes/passes.h"
 #include "jit/plan/passes/relister.h"
-#include "jit/plan/step_times.h"
 
 namespace megjit::jit {
 
@@ -54,8 +54,7 @@ private:
     const PipelineOptions& options_;
     const Recomputes what_;
     const bool has_transients_, has_fetches_;
-    const runtime::Speeds speeds_;
-    const StepTimes::Snapshot times_;
+    const Costs costs_;
     // By value of the graph: element-wise nodes alone make it and read it.
     std::vector<bool> stays_inside_;
     std::vector<uint32_t> storage_;  // by value of the graph

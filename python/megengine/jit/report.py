@@ -163,6 +163,9 @@ class StepCost:
         Scalar instructions of generated code, in all and for each element.
     seconds : float or None
         Modelled seconds; None if the work depends on values.
+    source : str
+        Where the time of its arithmetic comes from: "card" if the card's file lists this product
+        (codegen/cards), else "model", which counts operations at the card's speed.
     ir : str
         The generated kernel as text, or empty.
 
@@ -186,6 +189,7 @@ class StepCost:
     instructions: float
     instructions_of_element: float
     seconds: float | None
+    source: str
     ir: str = field(repr=False)
 
 

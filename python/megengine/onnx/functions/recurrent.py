@@ -278,7 +278,7 @@ def real_weights(weights: Any, scale: Any, zero: Any) -> Any:
 
 
 def _rounded(values: Tensor) -> Tensor:
-    """As they are after DynamicQuantizeLinear."""
+    """Returns the values as they are after DynamicQuantizeLinear."""
     return dequantize_linear(*dynamic_quantize_linear(values))
 
 

@@ -1,5 +1,5 @@
 // What profiled runs took decides what is computed again.
-#include "jit/plan/step_times.h"
+#include "jit/plan/costs.h"
 
 #include <gtest/gtest.h>
 
@@ -14,20 +14,23 @@ namespace megjit::jit { namespace {
 
 class MeasuredTimes : public World {
 protected:
-    static StepTimes& times() { return StepTimes::of(runtime::host_device()); }
+    static ProfiledTimes& times() { return ProfiledTimes::of(runtime::host_device()); }
     void SetUp() override { times().clear(); }
     void TearDown() override { times().clear(); }
 
     static void note(std::string_view op, const Type& type, std::initializer_list<double> runs) {
-        StepTimes::Row& row = times().row({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+        ProfiledTimes::Row& row = times().row({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
         for (double seconds : runs) times().note(row, seconds);
     }
     static double seconds(std::string_view op, const Type& type) {
-        return times().snapshot().seconds({runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+        return Costs::profiled(runtime::host_device())
+            .op({runtime::find_op(op), {}, {&type, 1}}, {&type, 1})
+            .seconds;
     }
     static double modelled(std::string_view op, const Type& type) {
-        return modelled_seconds(runtime::host_device().speeds(),
-                                {runtime::find_op(op), {}, {&type, 1}}, {&type, 1});
+        return Costs(runtime::host_device())
+            .op({runtime::find_op(op), {}, {&type, 1}}, {&type, 1})
+            .seconds;
     }
 
     static inline const Type kSmall{.shape = {8, 16, 4, 4}}, kLarge{.shape = {64, 16, 4, 4}};
@@ -86,6 +89,27 @@ TEST_F(MeasuredTimes, WhatIsSlowIsKept) {
     EXPECT_EQ(computed_again(), "exp");
 }
 
+TEST_F(MeasuredTimes, EachCostTellsWhereItComesFrom) {
+    const runtime::OpCall call{runtime::find_op("exp"), {}, {&kSmall, 1}};
+    const auto source = [&] {
+        return name_of(Costs::profiled(runtime::host_device()).op(call, {&kSmall, 1}).source);
+    };
+    EXPECT_EQ(source(), "model");
+    note("exp", kSmall, {2.0, 2.0, 2.0});
+    EXPECT_EQ(source(), "profile");
+    EXPECT_EQ(name_of(Costs(runtime::host_device()).op(call, {&kSmall, 1}).source), "model");
+}
+
+TEST_F(MeasuredTimes, AKernelIsWorthAProductWithAShortSumAlone) {
+    const Costs costs(runtime::host_device());
+    const auto estimate = [&](int64_t sum, std::string_view by) {
+        return costs.product({.space = {64, 64, sum}}, {.shape = {64, 64}}, by);
+    };
+    EXPECT_LT(estimate(16, "tiles")->seconds, estimate(16, "library")->seconds);
+    EXPECT_FALSE(estimate(4096, "tiles"));
+    EXPECT_TRUE(estimate(4096, "library"));
+}
+
 TEST_F(MeasuredTimes, ProfiledProgramsNoteTheirSteps) {
     const Graph graph = parse_graph("%0: f32[4] = input 0\n%1: f32[4] = exp %0\nreturn %1\n");
     const Type type{.shape = {4}};
@@ -104,12 +128,13 @@ TEST_F(MeasuredTimes, DevicesHaveTablesOfTheirOwnAndQueuesOfOneShare) {
     if (runtime::all_devices().size() < 3) GTEST_SKIP() << "there are no two GPUs";
     const Type type{.shape = {4}};
     const runtime::OpCall call{runtime::find_op("exp"), {}, {&type, 1}};
-    StepTimes &first = StepTimes::of(runtime::find_device("gpu0:0")),
-              &second = StepTimes::of(runtime::find_device("gpu1:0"));
-    EXPECT_EQ(&first, &StepTimes::of(runtime::find_device("gpu0:1")));
+    const runtime::Device &gpu = runtime::find_device("gpu0:0"),
+                          &other = runtime::find_device("gpu1:0");
+    ProfiledTimes& first = ProfiledTimes::of(gpu);
+    EXPECT_EQ(&first, &ProfiledTimes::of(runtime::find_device("gpu0:1")));
     for (int run = 0; run < 3; ++run) first.note(first.row(call, {&type, 1}), 5.0);
-    EXPECT_EQ(first.snapshot().seconds(call, {&type, 1}), 5.0);
-    EXPECT_LT(second.snapshot().seconds(call, {&type, 1}), 5.0);
+    EXPECT_EQ(Costs::profiled(gpu).op(call, {&type, 1}).seconds, 5.0);
+    EXPECT_LT(Costs::profiled(other).op(call, {&type, 1}).seconds, 5.0);
     EXPECT_LT(seconds("exp", type), 5.0);
     first.clear();
 }

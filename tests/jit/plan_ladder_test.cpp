@@ -1,0 +1,103 @@
+// A ladder without kernels follows one that was refused: when it searches, and what it takes over.
+#include "jit/plan/plan_ladder.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runtime/host/interrupt.h"
+
+namespace megjit::jit { namespace {
+
+int checks = 0;  // a search for plans asks now and then whether the user wants out
+
+class LadderWithoutKernels : public ::testing::Test {
+protected:
+    void SetUp() override {
+        runtime::set_own_interrupt_check([] { ++checks; });
+        checks = 0;
+    }
+    void TearDown() override { runtime::set_own_interrupt_check(nullptr); }
+
+    static MemoryPlan program(size_t bytes, size_t bound) {
+        MemoryPlan plan;
+        plan.planned_bytes = plan.arena_bytes = bytes;
+        plan.bound.bytes = bound;
+        return plan;
+    }
+
+    // Does a ladder end at its first program, which takes 1000 bytes?
+    static bool ends_at(size_t bound, const MemoryOptions& options = {.limit = 900},
+                        int opt_level = 2, size_t of_rival = SIZE_MAX) {
+        PlanLadder rival(options), ladder(options);
+        rival.with_plan({.opt_level = 3});
+        if (of_rival != SIZE_MAX) rival.accepts(program(of_rival, 0));
+        ladder.beats(rival);
+        ladder.with_plan({.opt_level = opt_level});
+        EXPECT_FALSE(ladder.accepts(program(1000, bound)));
+        return ladder.is_exhausted();
+    }
+
+    // The last of `steps` steps read what the first ones made.
+    static memory::RematProblem there_and_back(uint32_t steps, double cost) {
+        memory::RematProblem problem;
+        problem.values.assign(steps + 1, {.bytes = 1 << 10});
+        problem.values.front().is_kept = problem.values.back().is_kept = true;
+        for (uint32_t s = 0; s < steps; ++s) {
+            problem.steps.push_back({.cost = cost + s % 3, .reads = {s}, .writes = {s + 1}});
+            if (s + 16 >= steps) problem.steps.back().reads.push_back(steps - s);
+        }
+        return problem;
+    }
+
+    using Orders = std::set<std::vector<uint32_t>>;
+    // Returns the orders of steps that a ladder tries in vain.
+    static Orders orders_of(PlanLadder& ladder, const memory::RematProblem& problem) {
+        const MemoryPlan plain = program(memory::plain_plan(problem).peak_bytes, 0);
+        const PipelineOptions options = ladder.with_plan({.opt_level = 2});
+        EXPECT_FALSE(ladder.accepts(plain));
+        options.choose_whole(problem);
+        Orders orders;
+        while (!ladder.accepts(plain) && !ladder.is_exhausted())
+            orders.insert(options.choose_whole(problem));
+        return orders;
+    }
+
+    struct Tried {
+        Orders orders_before = {}, orders = {};
+        bool is_searched = false;
+    };
+    // The steps of the second ladder cost more.
+    static Tried tried_behind_another(uint32_t steps) {
+        PlanLadder rival({.limit = 1}), ladder({.limit = 1});
+        Tried tried{.orders_before = orders_of(rival, there_and_back(steps, 1))};
+        EXPECT_GT(checks, 0);
+        checks = 0;
+        ladder.beats(rival);
+        tried.orders = orders_of(ladder, there_and_back(steps, 2));
+        tried.is_searched = checks > 0;
+        return tried;
+    }
+};
+
+TEST_F(LadderWithoutKernels, EndsWhereTheBoundLeavesNothingSmallerToFind) {
+    EXPECT_TRUE(ends_at(1000));
+    EXPECT_FALSE(ends_at(990));  // a plan of 990 bytes may be found
+    EXPECT_TRUE(ends_at(990, {.limit = 900}, 2, /*of_rival=*/990));
+    EXPECT_FALSE(ends_at(980, {.limit = 900}, 2, /*of_rival=*/990));
+}
+
+TEST_F(LadderWithoutKernels, GoesOnWhereTheBoundDoesNotHoldForAllPlans) {
+    EXPECT_FALSE(ends_at(1000, {.limit = 900}, /*opt_level=*/3));
+    EXPECT_FALSE(ends_at(1000, {.limit = 900, .spill = "a folder"}));
+}
+
+TEST_F(LadderWithoutKernels, TakesThePlansOfTheOneBeforeIfThereAreManySteps) {
+    const Tried many = tried_behind_another(1500);
+    EXPECT_FALSE(many.is_searched);
+    EXPECT_FALSE(many.orders.empty());
+    for (const auto& order : many.orders) EXPECT_TRUE(many.orders_before.contains(order));
+    EXPECT_TRUE(tried_behind_another(1498).is_searched);
+}
+
+}}  // namespace megjit::jit
