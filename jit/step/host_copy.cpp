@@ -29,6 +29,8 @@ private:
     size_t bytes_;
 };
 
+constexpr double kSecondsToStart = 1.5e-6;  // of a GPU's kernel, and of a transfer
+
 double seconds_of(const Graph& graph, const Node& node) {
     const runtime::Speeds speeds = graph.device().speeds();
     runtime::Cost cost;
@@ -41,9 +43,12 @@ double seconds_of(const Graph& graph, const Node& node) {
             cost.bytes += static_cast<double>(graph.type(value).bytes());
     } else if (node.kind == NodeKind::op && !node.op->is_view && !is_host_copy(node)) {
         const std::vector<Type> inputs = graph.types(node.inputs);
-        return speeds.seconds({*node.op, node.attrs, inputs}, graph.types(node.outputs));
+        return kSecondsToStart +
+               speeds.seconds({*node.op, node.attrs, inputs}, graph.types(node.outputs));
+    } else {
+        return 0;
     }
-    return speeds.seconds(cost, runtime::DType::f32);
+    return kSecondsToStart + speeds.seconds(cost, runtime::DType::f32);
 }
 
 }  // namespace
@@ -80,7 +85,7 @@ double Timetable::transferred(double begin, size_t bytes) {
 }
 
 double Timetable::transfer_seconds(size_t bytes) const {
-    return static_cast<double>(bytes) / graph_.device().speeds().link_bytes;
+    return kSecondsToStart + static_cast<double>(bytes) / graph_.device().speeds().link_bytes;
 }
 
 std::shared_ptr<const runtime::Executable> host_copy(const OpDef& op, size_t bytes) {
