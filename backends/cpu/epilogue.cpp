@@ -26,6 +26,8 @@ void apply(const EpilogueStep& step, const float* operand, const EpilogueRows& r
                 for (int64_t c = 0; c < rows.channels; ++c)
                     for (int64_t i = 0; i < rows.inner; ++i)
                         y[first + c * rows.inner + i] += operand[c];
+                break;
+            case Kind::mask: break;  // gradients' own, which a host computes apart
         }
 }
 

@@ -123,8 +123,10 @@ bool CudaDevice::computes_whole(const OpCall& call) const {
     const Selects computes = kernel_of(call.op.name).computes_whole;
     if (computes && computes(call)) return true;
     std::string why_not;
+    const std::vector<Type> outputs = infer(call);
     return call.op.has_gpu_product && call.inputs[0].dtype != DType::f32 &&
-           !cudnn::problems_of(call, infer(call), &why_not).empty();
+           !cudnn::problems_of(call, outputs, &why_not).empty() &&
+           (kernel_of(call.op.name).prepare || plans_product(*this, call, outputs));
 }
 
 std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,

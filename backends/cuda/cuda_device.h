@@ -39,6 +39,7 @@ public:
         : CudaDevice(gpu, services, runtime::cat("gpu", gpu->ordinal(), ":0")) {}
 
     Gpu& gpu() { return *gpu_; }
+    const Gpu& gpu() const { return *gpu_; }
     std::string_view name() const override { return name_; }
     runtime::DeviceInfo info() const override;
     std::unique_ptr<runtime::Device> sibling(std::string name) const override;

@@ -87,11 +87,9 @@ private:
     std::vector<Address> in_, out_;
 };
 
-// Where there is no memory for a search, the library's first proposal is taken.
-std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<const Type> outputs,
-                              std::string* why_not) {
+ProductOptions options_of(const CudaDevice& device, const OpCall& call,
+                          std::span<const Type> outputs) {
     const runtime::ProductRules rules = runtime::product_rules();
-    const CardDescription& card = device.gpu().description();
     // As much as the operands, if that is more than the default: with less, cuDNN's engines for
     // gradients of a first layer are 100 times slower.
     size_t operand_bytes = 0;
@@ -101,6 +99,15 @@ std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<
                            .deterministic = rules.deterministic,
                            .assumes_library = !device.gpu().compiles()};
     options.workspace_limit = std::max(options.workspace_limit, operand_bytes / 4 * 5);
+    return options;
+}
+
+// Where there is no memory for a search, the library's first proposal is taken.
+std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<const Type> outputs,
+                              std::string* why_not) {
+    const runtime::ProductRules rules = runtime::product_rules();
+    const CardDescription& card = device.gpu().description();
+    ProductOptions options = options_of(device, call, outputs);
     if (rules.timed && device.gpu().is_there()) try {
             std::optional<Stopwatch> watch;
             options.milliseconds = [&](const Product& product) {
@@ -113,6 +120,12 @@ std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<
 }
 
 }  // namespace
+
+bool plans_product(const CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
+    std::string why_not;
+    return make_product(call, outputs, device.gpu().description(),
+                        options_of(device, call, outputs), &why_not) != nullptr;
+}
 
 std::shared_ptr<const Executable> product_kernel(CudaDevice& device, const OpCall& call,
                                                  std::span<const Type> outputs,

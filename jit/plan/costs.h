@@ -135,7 +135,7 @@ struct Timetable {
     // When a transfer of `bytes` ends that begins at `begin`, or when the link is free.
     double transferred(double begin, size_t bytes);
     double transfer_seconds(size_t bytes) const {
-        return costs_.transfer(static_cast<double>(bytes));
+        return costs_.launches(1) + costs_.transfer(static_cast<double>(bytes));
     }
 
 private:

@@ -396,6 +396,9 @@ private:
         }
     }
 
+    bool may_fail(const ProgramLayout::Step& transfer) const {
+        return prepared_.graph.device().is_host() || !is_host_copy(prepared_.node(transfer.node));
+    }
     bool overwrites_input(const ProgramLayout::Step& step) const {
         const std::vector<uint32_t>& writes = plan_.schedule.steps[step.node].writes;
         return !step.is_copy && std::any_of(writes.begin(), writes.end(), [&](uint32_t value) {
@@ -405,7 +408,8 @@ private:
 
     // Each other step waits for the last transfer before it whose bytes it writes, or reads where
     // the transfer wrote them. Earlier transfers are over then, too. A step that overwrites an
-    // input waits for all: any of them may fail.
+    // input waits for all that may fail by themselves: exchanges, and copies to and from a file.
+    // (What a GPU does not copy, it does not survive.)
     void wait_for_transfers() {
         std::vector<ProgramLayout::Step>& steps = layout_.steps;
         std::vector<uint32_t> pending;
@@ -414,8 +418,11 @@ private:
                 pending.push_back(i);
                 continue;
             }
+            const bool overwrites = overwrites_input(steps[i]);
             for (size_t k = pending.size(); k-- > 0;) {
-                if (!overwrites_input(steps[i]) && !meet(steps[pending[k]], steps[i])) continue;
+                if (!(overwrites && may_fail(steps[pending[k]])) &&
+                    !meet(steps[pending[k]], steps[i]))
+                    continue;
                 steps[i].waits_for = pending[k];
                 pending.erase(pending.begin(),
                               pending.begin() + static_cast<std::ptrdiff_t>(k) + 1);

@@ -210,6 +210,7 @@ OpDef make_derived(const Derivation& from, std::string name) {
     op.name = std::move(name);
     op.doc = cat("Gradient of ", from.base->name, " for its input ", from.input, ".");
     op.attrs = from.base->attrs;
+    op.as_epilogue = from.base->gradient_as_epilogue;
     const int n = static_cast<int>(from.base->inputs.size());
     for (int position : from.operands)
         op.inputs.push_back(position < n    ? from.base->inputs[position]

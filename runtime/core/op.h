@@ -149,7 +149,7 @@ struct AtNumber {
 };
 
 // Steps on each element of a product before it is stored (runtime/ops/epilogue.h).
-enum class EpilogueKind : uint8_t { bias, add, relu };
+enum class EpilogueKind : uint8_t { bias, add, relu, mask };
 
 // A product with such steps has a spec: `op` computes the product and then its steps; it is the
 // product itself where that has steps already.
@@ -157,6 +157,8 @@ struct EpilogueSpec {
     OpRef op = nullptr;
     int bias_axis = 0;  // an axis of the result; below 0: counted from its end
     bool takes_halves = false;  // the op takes halves as well as float32
+    // The product is a gradient: its steps are add and mask, which libraries of GPUs alone take.
+    bool of_gradient = false;
     int bias_axis_of(const Type& result) const {
         return bias_axis < 0 ? result.rank() + bias_axis : bias_axis;
     }
@@ -243,6 +245,8 @@ struct OpDef {
     OpRef real_inverse = nullptr;  // real_inverse(op(x)) is x
     std::optional<EpilogueSpec> epilogue = {};
     std::optional<EpilogueKind> as_epilogue = {};  // the step that it is after a product
+    // Likewise of the op's derived gradient, whose last operand the step is applied to.
+    std::optional<EpilogueKind> gradient_as_epilogue = {};
     bool follows_layout = false;  // the op only moves elements: all operands may lie channels-last,
                                   // and all do if one does
     // Is the kernel so much faster on channels-last activations that copying them pays? Null: there

@@ -4,6 +4,8 @@
 //   conv_backward_data:    dx from dy and w  also the transposed convolution
 //   conv_backward_filter:  dw from x and dy
 //   conv_epilogue:         conv, and steps on its result (epilogue.h)
+//   conv_backward_data_epilogue: likewise
+//   conv_stats:            conv, and the sums that statistics by channel need
 // Rules (cited by messages and tests):
 //   C1 one floating dtype          C2 rank 3 to 5, the same for both operands
 //   C3 groups divides the channels of both sides, and w has c / groups input channels
@@ -30,6 +32,12 @@ const std::vector<AttrSpec> kWindowAttrs = {
 std::vector<AttrSpec> window_attrs_and(std::string_view name, AttrKind kind) {
     std::vector<AttrSpec> attrs = kWindowAttrs;
     attrs.push_back({name, kind});
+    return attrs;
+}
+
+std::vector<AttrSpec> backward_data_epilogue_attrs() {
+    std::vector<AttrSpec> attrs = window_attrs_and("input_shape", AttrKind::integers);
+    attrs.push_back({"epilogue", AttrKind::text});
     return attrs;
 }
 
@@ -122,8 +130,36 @@ std::vector<Type> infer_conv_epilogue(const OpCall& call) {
     return types;
 }
 
+std::vector<Type> infer_conv_stats(const OpCall& call) {
+    const std::vector<Type> types = infer_conv(call);
+    Shape channels = types[0].shape;
+    for (int axis = 0; axis < channels.rank(); ++axis)
+        if (axis != 1) channels[axis] = 1;
+    const Type sums{DType::f32, channels};
+    return {types[0], sums, sums};
+}
+
+Tensors expand_conv_stats(const OpCall& call, std::span<const TensorRef> inputs) {
+    const TensorRef y = op("conv", {inputs[0], inputs[1]}, call.attrs),
+                    wide = build::cast(y, DType::f32);
+    build::Axes axes{0};
+    for (int axis = 2; axis < y->type().rank(); ++axis) axes.push_back(axis);
+    return {y, build::reduce_sum(wide, axes, true),
+            build::reduce_sum(op("square", {wide}), axes, true)};
+}
+
+std::vector<Type> infer_backward_data_epilogue(const OpCall& call) {
+    std::vector<Type> types = infer_backward_data(call);
+    check_epilogue(call, types[0]);
+    return types;
+}
+
 Cost conv_cost(const OpCall& call, std::span<const Type> outputs) {
     return {conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs), true};
+}
+
+Cost backward_data_cost(const OpCall& call, std::span<const Type> outputs) {
+    return {conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs), true};
 }
 
 // The four window attributes of `call`, followed by the spatial extents of `shape`.
@@ -155,6 +191,13 @@ Grads grad_backward_data(const GradCall& g) {
     if (g.needs[1])
         grads[1] = op("conv_backward_filter", {ddx, dy}, window_attrs(g.call, w->shape()));
     return grads;
+}
+
+Grads grad_backward_data_epilogue(const GradCall& g) {
+    return grad_of_epilogue(g, ops::conv_backward_data());
+}
+Tensors expand_backward_data_epilogue(const OpCall& call, std::span<const TensorRef> inputs) {
+    return expand_epilogue(call, inputs, ops::conv_backward_data());
 }
 
 Grads grad_backward_filter(const GradCall& g) {
@@ -221,6 +264,7 @@ bool prefers_channels_last(const OpCall& call, std::span<const Type> outputs) {
 std::vector<OpDef> conv_ops() {
     const OperandSpec x{"x", OperandKind::activation}, dy{"dy", OperandKind::activation},
         w{"w", OperandKind::weights};
+    const EpilogueSpec steps_of_gradient{ops::conv_backward_data_epilogue, 1, true, true};
     return {
         {.name = "conv",
          .dumped_as = "Convolution",
@@ -246,6 +290,16 @@ std::vector<OpDef> conv_ops() {
          .epilogue = EpilogueSpec{ops::conv_epilogue, 1},
          .prefers_channels_last = prefers_channels_last<ConvRole::forward>,
          .cost = conv_cost},
+        {.name = "conv_stats",
+         .doc =
+             "conv, and for each channel of its result the sum of the elements and of their squares, in float32, [1, channels, 1...].",
+         .inputs = {x, w},
+         .attrs = kWindowAttrs,
+         .infer = infer_conv_stats,
+         .has_gpu_product = true,
+         .expand = expand_conv_stats,
+         .prefers_channels_last = prefers_channels_last<ConvRole::forward>,
+         .cost = conv_cost},
         {.name = "conv_backward_data",
          .dumped_as = "ConvolutionBackwardData",
          .doc =
@@ -256,11 +310,20 @@ std::vector<OpDef> conv_ops() {
          .infer = infer_backward_data,
          .grad = grad_backward_data,
          .keeps = Keeps::inputs,
+         .epilogue = steps_of_gradient,
          .prefers_channels_last = prefers_channels_last<ConvRole::data>,
-         .cost =
-             [](const OpCall& call, std::span<const Type> outputs) {
-        return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs), true};
-    }},
+         .cost = backward_data_cost},
+        {.name = "conv_backward_data_epilogue",
+         .doc = "conv_backward_data, then the steps of `epilogue` (add, mask) on its result.",
+         .inputs = {dy, "w", {"operands", OperandKind::activation}},
+         .variadic = true,
+         .attrs = backward_data_epilogue_attrs(),
+         .infer = infer_backward_data_epilogue,
+         .grad = grad_backward_data_epilogue,
+         .expand = expand_backward_data_epilogue,
+         .epilogue = steps_of_gradient,
+         .prefers_channels_last = prefers_channels_last<ConvRole::data>,
+         .cost = backward_data_cost},
         {.name = "conv_backward_filter",
          .dumped_as = "ConvolutionBackwardFilter",
          .doc = "Gradient of conv for w; kernel has the weights' spatial extents.",

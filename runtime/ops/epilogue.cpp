@@ -11,13 +11,16 @@ namespace {
 
 using Kind = EpilogueKind;
 
-constexpr std::string_view kWords[] = {"bias", "add", "relu"};  // by kind
+constexpr std::string_view kWords[] = {"bias", "add", "relu", "mask"};  // by kind
 
 Kind kind_of(const OpCall& call, const std::string& word) {
+    const bool of_gradient = call.op.epilogue->of_gradient;
     const auto found = std::find(std::begin(kWords), std::end(kWords), word);
-    if (found == std::end(kWords))
-        refuse(call, cat("'", word, "' is not a step"), "use bias, add and relu");
-    return static_cast<Kind>(found - std::begin(kWords));
+    const auto kind = static_cast<Kind>(found - std::begin(kWords));
+    if (found == std::end(kWords) || !takes_step(*call.op.epilogue, kind))
+        refuse(call, cat("'", word, "' is not a step"),
+               of_gradient ? "use add and mask" : "use bias, add and relu");
+    return kind;
 }
 
 Attrs attrs_of_product(const OpCall& call) { return {call.attrs.begin(), call.attrs.end() - 1}; }
@@ -57,6 +60,10 @@ bool is_bias(const Type& bias, const Type& y, int channel) {
     return true;
 }
 
+bool takes_step(const EpilogueSpec& spec, EpilogueKind kind) {
+    return kind == Kind::add || spec.of_gradient == (kind == Kind::mask);
+}
+
 bool takes_halves(const OpDef& product, DType dtype) {
     return product.epilogue->takes_halves && (dtype == DType::f16 || dtype == DType::bf16);
 }
@@ -72,9 +79,11 @@ void check_epilogue(const OpCall& call, const Type& y) {
         if (step.kind == Kind::bias && !is_bias(operand, y, channel))
             refuse(call, cat("the bias ", to_string(operand), " does not lie along axis ", channel,
                              " of ", to_string(y)));
-        if (step.kind == Kind::add && (operand.dtype != y.dtype || !(operand.shape == y.shape)))
-            refuse(call, cat(to_string(operand), " is added to ", to_string(y)),
-                   "add it in an op of its own");
+        if (step.kind != Kind::bias && (operand.dtype != y.dtype || !(operand.shape == y.shape)))
+            refuse(call,
+                   cat(to_string(operand), step.kind == Kind::add ? " is added to " : " masks ",
+                       to_string(y)),
+                   "do it in an op of its own");
     }
 }
 
@@ -82,7 +91,9 @@ Tensors expand_epilogue(const OpCall& call, std::span<const TensorRef> inputs,
                         const OpDef& product) {
     TensorRef y = apply(product, attrs_of_product(call), inputs.first(2), nullptr)[0];
     for (const EpilogueStep& step : epilogue_of(call))
-        y = step.takes_operand() ? build::add(y, inputs[step.operand]) : build::op("relu", {y});
+        y = step.kind == Kind::mask ? build::op("relu.grad0", {inputs[step.operand], y})
+            : step.takes_operand()  ? build::add(y, inputs[step.operand])
+                                    : build::op("relu", {y});
     return {y};
 }
 
@@ -95,10 +106,13 @@ Grads grad_of_epilogue(const GradCall& g, const OpDef& product) {
         if (step.kind == Kind::relu && i + 1 < steps.size())
             refuse(g.call, "a gradient needs relu to be the last step of the epilogue",
                    "apply relu as an op of its own");
-        if (step.kind == Kind::relu)
-            dy = build::where(build::op("greater", {g.outputs[0], build::number(0, dy)}), dy,
+        const bool is_mask = step.kind == Kind::mask;
+        if (step.kind == Kind::relu || is_mask) {
+            const TensorRef& y = is_mask ? g.inputs[step.operand] : g.outputs[0];
+            dy = build::where(build::op("greater", {y, build::number(0, dy)}), dy,
                               build::zeros_like(dy));
-        if (step.takes_operand() && g.needs[step.operand])
+        }
+        if (step.takes_operand() && !is_mask && g.needs[step.operand])
             grads[step.operand] = build::reduce_to(dy, g.inputs[step.operand]->shape());
     }
     const Attrs attrs = attrs_of_product(g.call);

@@ -62,6 +62,16 @@ public:
         }
         return out[0];
     }
+    // A convolution of 1x1 with the statistics of its result, and the gradient of its data with
+    // relu's gradient of a sum.
+    void conv_with_more(int64_t in, int64_t out, int64_t size) {
+        const Type x = image(in, {size, size}), y = image(out, {size, size}),
+                   w{dtype_, {out, in, 1, 1}};
+        const Extents ones{1}, none{0}, sizes{size, size};
+        add("conv_stats", {ones, none, ones, int64_t{1}}, {x, w});
+        add("conv_backward_data_epilogue",
+            {ones, none, ones, int64_t{1}, sizes, std::string("add mask")}, {y, w, x, x});
+    }
     void batch_norm(int64_t channels, Extents size) {
         const Type x = image(channels, size), c{DType::f32, {channels}};
         add("batch_norm", {1e-5}, {x, c, c});
@@ -280,6 +290,7 @@ std::vector<OpCase> sample_cases(DType dtype, Layout layout) {
     runtime::register_all_ops();
     Network net("sample", 32, dtype, layout);
     net.conv({.in = 64, .out = 64, .size = 56});
+    if (layout == Layout::channels_last) net.conv_with_more(64, 256, 56);
     net.batch_norm(64, {56, 56});
     net.pool(true, 64, 112, 3, 2, 1);
     net.pool(false, 512, 7, 7, 1, 0);

@@ -1,6 +1,8 @@
 """What steps of GPT-2 small (8 x 1,024 tokens, bfloat16) and ResNet-50 (128 images) ask of a described H100: no more than they did, in launches,
 bytes and modelled time."""
 
+import warnings
+
 import numpy as np
 import pytest
 import zoo
@@ -8,6 +10,7 @@ import zoo
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+from megengine import config
 from megengine.amp import autocast
 from megengine.autodiff import GradManager
 from megengine.jit import trace
@@ -84,9 +87,10 @@ def test_modelled_time(plan):
 
 
 def test_bytes_of_the_loss(plan):
-    """Two walks over the logits forward, of halves with a pitch; backward reads them and writes their gradient in place."""
+    """Two walks over the logits forward, of halves with a pitch, where the second one finds the rows in the cache; backward reads them and writes their
+    gradient in place."""
     loss = [cost for cost in plan.costs if "exp" in cost.ops]
-    assert len(loss) == 2 and sum(cost.bytes for cost in loss) <= 3.3e9
+    assert len(loss) == 2 and sum(cost.bytes for cost in loss) <= 2.6e9
 
 
 def test_bytes_of_the_optimizer(plan):
@@ -116,7 +120,7 @@ def test_flops_are_those_of_the_network(plan):
     assert plan.flops == pytest.approx(dense + attention, rel=2e-3)
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+@pytest.fixture(scope="module", params=["tf32", "bfloat16"])
 def resnet(request):
     make, _ = zoo.FULL_SIZE["resnet50"]
     model = make()
@@ -134,7 +138,10 @@ def resnet(request):
         return loss
 
     images, labels = np.zeros((128, 3, 224, 224), np.float32), np.zeros(128, np.int32)
-    return request.param, step.on("sm_90").plan(mge.tensor(images), mge.tensor(labels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tf32 changes nothing where no card is, but for such plans
+        with config._override(tf32=request.param == "tf32"):
+            return request.param, step.on("sm_90").plan(mge.tensor(images), mge.tensor(labels))
 
 
 def test_passes_over_activations(resnet):
@@ -143,14 +150,15 @@ def test_passes_over_activations(resnet):
     assert not plan.unknown
     others = [cost for cost in plan.costs if not cost.ops[0].startswith(("conv", "matmul"))]
     activations = 11_113_984 * 128 * (2 if dtype == "bfloat16" else 4)
-    assert sum(cost.bytes for cost in others) <= 10.45 * activations
-    assert sum(cost.seconds for cost in others) <= (10.6e-3 if dtype == "bfloat16" else 19.9e-3)
-    assert plan.launches <= 500
+    assert sum(cost.bytes for cost in others) <= (7.8 if dtype == "bfloat16" else 8.55) * activations
+    assert sum(cost.seconds for cost in others) <= (8.0e-3 if dtype == "bfloat16" else 16.7e-3)
+    assert plan.launches <= 485
 
 
-def test_passes_over_an_activation_between_two_convolutions():
+@pytest.mark.parametrize("dtype, count", [("float32", 8), ("bfloat16", 7)])
+def test_passes_over_an_activation_between_two_convolutions(dtype, count):
     """Batch norm and relu read it once for the statistics and once to normalize it, which writes once. Backward reads it and its gradient twice, and writes
-    once: 8."""
+    once: 8. The statistics of halves come from the convolution: 7."""
     convs = [M.Conv2d(64, 64, 1, bias=False) for _ in range(6)]
     norms = [M.BatchNorm2d(64) for _ in convs]
     net = M.Sequential(*(layer for pair in zip(convs, norms, strict=True) for layer in (*pair, M.ReLU())))
@@ -161,13 +169,14 @@ def test_passes_over_an_activation_between_two_convolutions():
         def step(x):
             with gm:
                 y = x
-                for each in list(net)[: 3 * layers]:
-                    y = each(y)
-                gm.backward(y.mean())
+                with autocast(dtype == "bfloat16", low_prec_dtype="bfloat16"):
+                    for each in list(net)[: 3 * layers]:
+                        y = each(y)
+                gm.backward(y.astype("float32").mean())
             rule.step().clear_grad()
 
         plan = step.on("sm_90").plan(mge.tensor(np.zeros((32, 64, 56, 56), np.float32)))
         others = [cost for cost in plan.costs if not cost.ops[0].startswith("conv")]
-        return sum(cost.bytes for cost in others) / (4 * 32 * 64 * 56 * 56)
+        return sum(cost.bytes for cost in others) / ((4 if dtype == "float32" else 2) * 32 * 64 * 56 * 56)
 
-    assert passes(6) - passes(5) == pytest.approx(8, abs=0.02)
+    assert passes(6) - passes(5) == pytest.approx(count, abs=0.02)

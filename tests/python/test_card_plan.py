@@ -10,6 +10,7 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+from megengine.amp import autocast
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from megengine.jit.report import StepCost
@@ -115,3 +116,22 @@ def test_the_command_prints_what_a_card_would_do(tmp_path):
     found = subprocess.run([sys.executable, "-m", "megengine", "plan", script, "--device", "sm_90"], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert re.search(r"on sm_90: 1 launches, 12 B moved", found.stdout)
+
+
+@pytest.mark.parametrize("taps, joins", [(1, True), (3, False)])
+def test_a_residuals_gradient_is_added_and_masked_in_the_gradient_of_a_1x1_convolution(taps, joins):
+    """cuDNN has no such step behind 3x3. The statistics of halves stand beside convolutions of any size."""
+    first, second = M.Conv2d(64, 64, 1, bias=False), M.Conv2d(64, 64, taps, padding=taps // 2, bias=False)
+    norm1, norm2 = M.BatchNorm2d(64), M.BatchNorm2d(64)
+    gm = GradManager().attach([*first.parameters(), *second.parameters()])
+
+    @trace(symbolic=True, opt_level=3)
+    def step(x):
+        with gm:
+            with autocast(low_prec_dtype="bfloat16"):
+                y = F.relu(norm1(first(x)))
+                y = F.relu(norm2(second(y)) + y)
+            gm.backward(y.astype("float32").mean())
+
+    ops = [cost.ops[0] for cost in step.on("sm_90").plan(zeros(32, 64, 56, 56)).costs]
+    assert ops.count("conv_backward_data_epilogue") == joins and ops.count("conv_stats") == 2

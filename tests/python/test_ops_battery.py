@@ -214,6 +214,19 @@ def convolved(x, w):
     return np.concatenate(halves, 1)
 
 
+def conv_with_sums(x, w):
+    y = convolved(x, w)
+    return y, y.sum((0, 2, 3), keepdims=True), (y**2).sum((0, 2, 3), keepdims=True)
+
+
+def masked_gradient(dy, w, addend, y):
+    padded = np.zeros((2, 4, 8, 7), dy.dtype)
+    for i, j, g in np.ndindex(3, 3, 2):
+        of_place = np.einsum("nohw,oc->nchw", dy[:, 3 * g : 3 * g + 3], w[3 * g : 3 * g + 3, :, i, j])
+        padded[:, 2 * g : 2 * g + 2, i : i + 6 : 2, j : j + 5] += of_place
+    return np.where(y > 0, padded[:, :, 1:-1, 1:-1] + addend, 0)
+
+
 BLOCKS = np.random.default_rng(9).integers(0, 56, (5, 2, 18)).astype(np.uint8)  # a scale is at most 0.5
 
 
@@ -374,6 +387,9 @@ OTHERS = [
     Row("conv_backward_filter", None, (IMAGE, normal(2, 6, 3, 5)), {**CONV, "kernel": (3, 3)}),
     Row("matmul", lambda a, b: a.swapaxes(1, 2) @ b, (normal(2, 4, 3), normal(4, 5)), {"transpose_a": 1, "transpose_b": 0}, (0, 1), smooth=True),
     Row("matmul_epilogue", lambda a, b, c, d: a @ b + c + d, (X, normal(4, 5), normal(5), normal(3, 5)), {"epilogue": "bias add"}, (0, 1, 2, 3), smooth=True, tolerance=1e-5),
+    Row("conv_backward_data_epilogue", masked_gradient, (spread(2, 6, 3, 5), KERNEL, IMAGE, spread(2, 4, 6, 5)),
+        {**CONV, "input_shape": (6, 5), "epilogue": "add mask"}, (0, 1, 2), tolerance=1e-5),
+    Row("conv_stats", conv_with_sums, (IMAGE, KERNEL), CONV, tolerance=1e-5),
     Row("matmul_sums", lambda a, b: (a.T @ b, a.sum(0)), (X, normal(3, 5)), {"transpose_a": 1, "transpose_b": 0, "of": 0}, tolerance=1e-5),
     Row("batch_norm", batch_normed, (IMAGE, normal(4), normal(4)), {"eps": 1e-5}, (0, 1, 2), tolerance=1e-5),
     Row("batch_norm_grad", None, (IMAGE, normal(4), between(0.5, 1, 4), normal(4), normal(2, 4, 6, 5)), {"eps": 1e-5}),

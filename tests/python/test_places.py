@@ -374,7 +374,7 @@ def test_transfers_of_a_network_are_hidden_and_its_memory_is_what_was_planned():
     copies = sum(row["seconds"] for row in profile["steps"] if is_transfer(row))
     work = sum(row["seconds"] for row in profile["steps"] if not is_transfer(row))
     assert plan.transferred_bytes > 2_000_000
-    assert profile["seconds"] - work < 0.6 * copies  # a quarter of the kernels are gone that hid four fifths
+    assert profile["seconds"] - work < 0.2 * copies
     beside = mge.device.get_max_allocated_memory() - plan.planned_bytes
     assert 0 <= beside < 4096, beside  # the loss and other numbers that the program does not hold
     """)

@@ -299,7 +299,10 @@ std::unique_ptr<Product> make_product(const OpCall& call, std::span<const Type> 
             return refuse(cat("cuBLASLt does not know the layout of ", to_string(type)));
     const size_t workspace = workspace_of(card, y, options.workspace_limit);
     const Library* library = Library::find(why_not);
-    if (!library) return options.assumes_library ? assumed_product("cuBLASLt", workspace) : nullptr;
+    if (!library)
+        return options.assumes_library
+                   ? assumed_product("cuBLASLt is not installed here", workspace)
+                   : nullptr;
     const Compute compute = options.tf32 && y.dtype == DType::f32 ? Compute::tf32 : Compute::f32;
     const auto made = [&](int rank, std::optional<Chosen> chosen) {
         return std::make_unique<MatmulProduct>(*library, call, p, *steps, compute, workspace, rank,

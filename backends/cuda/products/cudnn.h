@@ -43,6 +43,7 @@ inline Choice choice(DataType v) { return {Tag::data_type, static_cast<int>(v)};
 inline Choice choice(ConvolutionMode v) { return {Tag::convolution_mode, static_cast<int>(v)}; }
 inline Choice choice(HeuristicMode v) { return {Tag::heuristic_mode, static_cast<int>(v)}; }
 inline Choice choice(PointwiseMode v) { return {Tag::pointwise_mode, static_cast<int>(v)}; }
+inline Choice choice(SumsMode v) { return {Tag::sums_mode, static_cast<int>(v)}; }
 inline Choice choice(ReduceMode v) { return {Tag::reduce_mode, static_cast<int>(v)}; }
 inline Choice choice(ResampleMode v) { return {Tag::resample_mode, static_cast<int>(v)}; }
 inline Choice choice(PaddingMode v) { return {Tag::padding_mode, static_cast<int>(v)}; }

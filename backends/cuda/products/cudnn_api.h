@@ -26,6 +26,7 @@ enum class Tag : int {
     numerical_note = 11,
     pointwise_mode = 14,
     descriptor = 15,
+    sums_mode = 16,
     reduce_mode = 18,
     resample_mode = 21,
     padding_mode = 22,
@@ -45,6 +46,7 @@ enum class Kind : int {  // kinds of descriptors
     conv_filter = 11,
     conv_data = 12,
     pointwise_op = 13,
+    sums_op = 14,
     graph = 15,
     variant_pack = 16,
     tensor = 17,
@@ -83,10 +85,12 @@ enum class PointwiseMode : int {
     identity = 21,
     reciprocal = 22,
     relu = 100,
+    relu_gradient = 200,
     greater_equal = 303,
     coordinate = 501,
     select = 601,
 };
+enum class SumsMode : int { elements_and_squares = 0 };
 enum class ReduceMode : int { sum = 0, max = 3 };
 enum class ResampleMode : int { mean_with_padding = 2, max = 3, mean = 4 };
 enum class PaddingMode : int { zero = 0, negative_infinity = 1 };
@@ -124,7 +128,14 @@ enum Attribute : int {
     kPointwiseX = 751,
     kPointwiseB = 752,
     kPointwiseY = 753,
+    kPointwiseDx = 756,
+    kPointwiseDy = 757,
     kPointwiseT = 758,
+    kSumsMode = 770,
+    kSumsMath = 771,
+    kSumsX = 772,
+    kSumsOfElements = 773,
+    kSumsOfSquares = 774,
     kGraphOperations = 801,
     kTensorAlignment = 900,
     kTensorType = 901,

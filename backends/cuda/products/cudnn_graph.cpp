@@ -186,6 +186,17 @@ void Graph::pointwise(PointwiseMode mode, std::vector<int> inputs, int output, i
     operations.push_back(std::move(op));
 }
 
+void Graph::relu_gradient(int y, int dy, int dx) {
+    operations.push_back({.kind = Kind::pointwise_op,
+                          .ports = {{kPointwiseX, y}, {kPointwiseDy, dy}, {kPointwiseDx, dx, true}},
+                          .description = Operation::Description{
+                              Kind::pointwise,
+                              kPointwiseDescription,
+                              {{kPointwiseMode, choice(PointwiseMode::relu_gradient)},
+                               {kPointwiseMath, choice(DataType::f32)},
+                               {kPointwiseNan, choice(NanPropagation::yes)}}}});
+}
+
 void Graph::matmul(int a, int b, int c) {
     operations.push_back(
         {.kind = Kind::matmul_op,
@@ -202,6 +213,15 @@ void Graph::reduce(ReduceMode mode, int x, int y) {
              Kind::reduction,
              kReductionDescription,
              {{kReductionMode, choice(mode)}, {kReductionMath, choice(DataType::f32)}}}});
+}
+
+void Graph::sums(int x, int of_elements, int of_squares) {
+    operations.push_back({.kind = Kind::sums_op,
+                          .ports = {{kSumsX, x},
+                                    {kSumsOfElements, of_elements, true},
+                                    {kSumsOfSquares, of_squares, true}},
+                          .settings = {{kSumsMode, choice(SumsMode::elements_and_squares)},
+                                       {kSumsMath, choice(DataType::f32)}}});
 }
 
 void Graph::reshape(int x, int y) {

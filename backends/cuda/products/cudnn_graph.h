@@ -75,8 +75,10 @@ struct Graph {
     void conv(runtime::ConvRole role, int x, int w, int y, const runtime::Window& window);
     // `axis` is for PointwiseMode::coordinate, which is computed in int32.
     void pointwise(PointwiseMode mode, std::vector<int> inputs, int output, int64_t axis = -1);
+    void relu_gradient(int y, int dy, int dx);
     void matmul(int a, int b, int c);
     void reduce(ReduceMode mode, int x, int y);  // over the axes along which y has extent 1
+    void sums(int x, int of_elements, int of_squares);  // by channel
     void reshape(int x, int y);
     // `index` is below 0 if there is no index tensor.
     void pool(ResampleMode mode, int x, int y, int index, const runtime::Window& window);

@@ -103,6 +103,17 @@ Problems conv_problems(const OpCall& call, Outputs outputs) {
     return {{{c.graph}, {}}};
 }
 
+Problems conv_stats_problems(const OpCall& call, Outputs outputs) {
+    const ConvProblem p = runtime::conv_problem(call, outputs);
+    ConvGraph c = conv_graph(p, ConvRole::forward);
+    const size_t rank = c.graph.tensors[static_cast<size_t>(c.y)].dims.size();
+    const int elements = c.graph.add(channels(outputs[1], rank, Place::output, 1)),
+              squares = c.graph.add(channels(outputs[2], rank, Place::output, 2));
+    c.graph.conv(ConvRole::forward, c.x, c.w, c.y, p.window);
+    c.graph.sums(c.y, elements, squares);
+    return {{{c.graph}, {}}};
+}
+
 // Adds the steps of an epilogue, from tensor `from` to `to`.
 void add_steps(Graph& graph, const OpCall& call, const ConvProblem& p, int from, int to) {
     const size_t rank = graph.tensors[static_cast<size_t>(to)].dims.size();
@@ -113,30 +124,37 @@ void add_steps(Graph& graph, const OpCall& call, const ConvProblem& p, int from,
         if (step.kind == EpilogueKind::bias)
             terms.push_back(
                 graph.add(channels(call.inputs[step.operand], rank, Place::input, index)));
-        if (step.kind == EpilogueKind::add)
+        if (step.kind == EpilogueKind::add || step.kind == EpilogueKind::mask)
             terms.push_back(graph.add(activation(call.inputs[step.operand], Place::input, index)));
         from = i + 1 == p.steps.size() ? to : graph.inside(DataType::f32, to);
-        graph.pointwise(step.takes_operand() ? PointwiseMode::add : PointwiseMode::relu, terms,
-                        from);
+        if (step.kind == EpilogueKind::mask) graph.relu_gradient(terms[1], terms[0], from);
+        else
+            graph.pointwise(step.takes_operand() ? PointwiseMode::add : PointwiseMode::relu, terms,
+                            from);
     }
 }
 
 // The first way is one kernel for all; in the second, the steps are in a kernel of their own.
+template <ConvRole role>
 Problems conv_epilogue_problems(const OpCall& call, Outputs outputs) {
-    const ConvProblem p = runtime::conv_problem(call, outputs);
-    if (p.steps.empty()) return conv_problems<ConvRole::forward>(call, outputs);
-    ConvGraph fused = conv_graph(p, ConvRole::forward);
-    const int product = fused.graph.inside(DataType::f32, fused.y);
-    fused.graph.conv(ConvRole::forward, fused.x, fused.w, product, p.window);
-    add_steps(fused.graph, call, p, product, fused.y);
+    const ConvProblem p = runtime::conv_problem(call, outputs, role);
+    if (p.steps.empty()) return conv_problems<role>(call, outputs);
+    const auto result_of = [](ConvGraph& c) -> int& {
+        return role == ConvRole::forward ? c.y : c.x;
+    };
+    ConvGraph fused = conv_graph(p, role);
+    const int result = result_of(fused);
+    result_of(fused) = fused.graph.inside(DataType::f32, result);
+    fused.graph.conv(role, fused.x, fused.w, fused.y, p.window);
+    add_steps(fused.graph, call, p, result_of(fused), result);
 
     Problem apart;
-    ConvGraph plain = conv_graph(p, ConvRole::forward);
-    TensorSpec& result = plain.graph.tensors[static_cast<size_t>(plain.y)];
+    ConvGraph plain = conv_graph(p, role);
+    TensorSpec& product = plain.graph.tensors[static_cast<size_t>(result_of(plain))];
     Graph steps;
-    const int to = steps.add(result), from = steps.add(apart.scratch(result));
-    result = steps.tensors[static_cast<size_t>(from)];
-    plain.graph.conv(ConvRole::forward, plain.x, plain.w, plain.y, p.window);
+    const int to = steps.add(product), from = steps.add(apart.scratch(product));
+    product = steps.tensors[static_cast<size_t>(from)];
+    plain.graph.conv(role, plain.x, plain.w, plain.y, p.window);
     add_steps(steps, call, p, from, to);
     apart.steps = {plain.graph, steps};
     return {{{fused.graph}, {}}, apart};
@@ -357,7 +375,9 @@ constexpr Maker kMakers[] = {
     {"conv", conv_problems<ConvRole::forward>},
     {"conv_backward_data", conv_problems<ConvRole::data>},
     {"conv_backward_filter", conv_problems<ConvRole::filter>},
-    {"conv_epilogue", conv_epilogue_problems},
+    {"conv_epilogue", conv_epilogue_problems<ConvRole::forward>},
+    {"conv_backward_data_epilogue", conv_epilogue_problems<ConvRole::data>},
+    {"conv_stats", conv_stats_problems},
     {"max_pool", max_pool_problems},
     {"max_pool_grad", max_pool_grad_problems},
     {"avg_pool", avg_pool_problems},

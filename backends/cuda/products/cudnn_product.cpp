@@ -6,6 +6,8 @@
 #include "backends/cuda/products/cudnn_problems.h"
 #include "backends/cuda/products/library_stream.h"
 #include "runtime/host/error.h"
+#include "runtime/host/nvidia_libraries.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::cuda::cudnn {
 namespace {
@@ -146,6 +148,14 @@ private:
     std::vector<PlanRef> plans_;
 };
 
+// Convolutions with more to do are compiled when they are planned, on tensor cores alone. Without a
+// driver cuDNN has no engine for them.
+bool wants_driver(const runtime::OpCall& call, const ProductOptions& options) {
+    const bool has_more = call.op.epilogue || &call.op == &runtime::ops::conv_stats();
+    return has_more && (call.inputs[0].dtype != runtime::DType::f32 || options.tf32) &&
+           !runtime::find_library(runtime::NvidiaLibrary::driver);
+}
+
 }  // namespace
 
 std::unique_ptr<Product> make_product(const runtime::OpCall& call,
@@ -155,9 +165,14 @@ std::unique_ptr<Product> make_product(const runtime::OpCall& call,
     const std::vector<Problem> ways = problems_of(call, outputs, why_not);
     if (ways.empty()) return nullptr;
     const Library* library = Library::find(why_not);
-    if (!library) return options.assumes_library ? assumed_product("cuDNN", 0) : nullptr;
+    if (!library)
+        return options.assumes_library ? assumed_product("cuDNN is not installed here", 0)
+                                       : nullptr;
     for (const Problem& way : ways)
         if (auto made = Search(*library, call, way, card, options).run(why_not)) return made;
+    if (options.assumes_library && wants_driver(call, options))
+        return assumed_product(
+            cat("cuDNN ", library->version(), " plans it beside a driver, and there is none"), 0);
     return nullptr;
 }
 

@@ -45,27 +45,27 @@ namespace {
 
 class AssumedProduct final : public Product {
 public:
-    AssumedProduct(std::string library, size_t workspace_bytes)
-        : library_(std::move(library)), workspace_bytes_(workspace_bytes) {}
+    AssumedProduct(std::string why, size_t workspace_bytes)
+        : why_(std::move(why)), workspace_bytes_(workspace_bytes) {}
     size_t workspace_bytes() const override { return workspace_bytes_; }
     void enqueue(LibraryStream&, std::span<const Address>, std::span<const Address>,
                  Address) const override {
         throw runtime::InternalError("a product that is only planned was queued");
     }
     std::string describe() const override {
-        return runtime::cat(library_, " is not installed here, so its workspace is ",
+        return runtime::cat(why_, ", so its workspace is ",
                             workspace_bytes_ ? "estimated" : "not counted");
     }
 
 private:
-    std::string library_;
+    std::string why_;
     size_t workspace_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Product> assumed_product(std::string library, size_t workspace_bytes) {
-    return std::make_unique<AssumedProduct>(std::move(library), workspace_bytes);
+std::unique_ptr<Product> assumed_product(std::string why, size_t workspace_bytes) {
+    return std::make_unique<AssumedProduct>(std::move(why), workspace_bytes);
 }
 
 std::unique_ptr<Product> make_product(const runtime::OpCall& call,

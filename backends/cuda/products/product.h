@@ -62,8 +62,8 @@ struct ProductOptions {
     // fastest is taken, and the choice is remembered on disk; if not, the remembered choice is
     // taken, or the library's first proposal.
     std::function<double(const Product&)> milliseconds = nullptr;
-    // For plans that never run: where the library is missing, it is assumed to compute what its
-    // rules allow.
+    // For plans that never run: where the library is missing, or lacks what it plans with, it is
+    // assumed to compute what its rules allow.
     bool assumes_library = false;
 };
 
@@ -74,7 +74,8 @@ std::unique_ptr<Product> make_product(const runtime::OpCall& call,
                                       const CardDescription& card, const ProductOptions& options,
                                       std::string* why_not);
 
-// Takes the place of a product whose library is missing (ProductOptions::assumes_library).
-std::unique_ptr<Product> assumed_product(std::string library, size_t workspace_bytes);
+// Takes the place of a product that is not planned (ProductOptions::assumes_library). why: "cuDNN
+// is not installed here".
+std::unique_ptr<Product> assumed_product(std::string why, size_t workspace_bytes);
 
 }  // namespace megjit::cuda

@@ -25,7 +25,8 @@
 //      stores, or if its result is one value a row; and a group waits for a later one only if what
 //      it keeps alive meanwhile is no larger than what it need not store. (On a GPU values of few
 //      bytes do not count, nor reductions between for a value that no kernel reads: what they read
-//      mostly ends there.)
+//      mostly ends there. Nor does an update that replaces an input which others have read by
+//      then.)
 //   8. what only readers of the sums of a group that is walked once wait for does not join it: it
 //   is computed with them;
 //   9. a contraction (product_choice.h, makers_of_weights) begins a group of its own: only what
@@ -117,6 +118,7 @@ public:
             for (ValueId input : graph.nodes()[n].inputs)
                 readers_[at(input)].push_back(static_cast<NodeId>(n));
         for (ValueId output : graph.outputs) last_use_[at(output)] = kNever;
+        if (options.step && !graph.device().is_host()) find_updates(*options.step);
         const std::vector<uint32_t> readers = reader_counts(graph);
         for (size_t n = 0; n < graph.nodes().size(); ++n) {
             makers_[n] = makers_of_weights(graph, options, readers, graph.nodes()[n]);
@@ -133,6 +135,15 @@ public:
     }
 
 private:
+    // Finds which nodes give a new value for an input that they read.
+    void find_updates(const Step& step) {
+        for (size_t k = 0; k < std::min(step.outputs.size(), graph_.outputs.size()); ++k)
+            for (const ValueId input : graph_.producer(graph_.outputs[k]).inputs)
+                if (const Node& read = graph_.producer(input);
+                    read.kind == NodeKind::input && read.slot == step.outputs[k].replaces)
+                    replaced_.emplace(graph_.value(graph_.outputs[k]).producer, input);
+    }
+
     int group_of(ValueId id) const { return grouping_.group_of_value(id); }
     Form form_of(ValueId id) const { return grouping_.form_of[at(graph_.value(id).producer)]; }
     Group& group(int g) { return grouping_.group(g); }
@@ -172,7 +183,7 @@ private:
             int best = kNoGroup;
             for (ValueId input : node.inputs) {
                 const int g = group_of(input);
-                if (g > best && may_join(id, g)) best = g;  // the latest: most likely on one path
+                if (is_later(g, best) && may_join(id, g)) best = g;
             }
             if (best == kNoGroup && part_of(node) == Part::reduction)
                 ++era_;  // it may stay an op of its own
@@ -197,6 +208,16 @@ private:
         const bool is_passing = node.kind != NodeKind::op || node.op->is_view ||
                                 node.inputs.empty() || node.op->only_checks;
         if (!is_passing) last_op_ = ++era_;
+    }
+
+    // Is g more likely on one path with what reads both? (On a GPU, where that saves a launch, the
+    // lower of two groups of one space may still rise to the other.)
+    bool is_later(int g, int other) const {
+        const bool may_rise = g != kNoGroup && other != kNoGroup && !graph_.device().is_host() &&
+                              group(g).shape == group(other).shape && !group(g).reduced &&
+                              !group(other).reduced;
+        return may_rise ? std::pair(group(g).level, g) > std::pair(group(other).level, other)
+                        : g > other;
     }
 
     // Is all that reads the node behind the sums of g, which is walked once, and so no part of it?
@@ -267,7 +288,8 @@ private:
         const Group& of = group(g);
         const std::optional<Form> form = form_in(node, g);
         const size_t bytes = counted_bytes(node.outputs[0]);
-        const bool is_large = form && (*form == Form::element || of.contracts) && bytes > 0;
+        const bool is_large = form && (*form == Form::element || of.contracts) && bytes > 0 &&
+                              !updates_in_place(id, g);
         if (!form || (is_large && of.era != era_ && bytes > bytes_freed_by(id, g) &&
                       !(of.era >= last_op_ && is_stored_anyway(node.outputs[0]))))
             return false;
@@ -294,6 +316,15 @@ private:
     size_t counted_bytes(ValueId value) const {
         const size_t bytes = graph_.type(value).bytes();
         return graph_.device().is_host() || bytes > kFewBytes ? bytes : 0;
+    }
+
+    // Does the node replace an input, on a GPU, that all others have read when the group runs?
+    bool updates_in_place(NodeId id, int g) const {
+        const auto found = replaced_.find(id);
+        return found != replaced_.end() &&
+               std::ranges::all_of(readers_[at(found->second)], [&](NodeId reader) {
+            return reader == id || is_read_by_then(reader, g);
+        });
     }
 
     // Is its last reader, on a GPU, no part of a kernel?
@@ -454,6 +485,7 @@ private:
         last_use_;  // by value: the last node that reads it; kNever if it outlives the graph
     std::vector<NodeId> use_before_;  // by value: the last but one
     std::vector<std::vector<NodeId>> readers_;  // by value, twice where a node reads it twice
+    std::map<NodeId, ValueId> replaced_;  // by node: the input that its result replaces
     std::vector<WeightMakers> makers_;  // by node: makers_of_weights
     std::vector<bool> makes_weights_;  // by node: it makes the weights of a product
     int era_ = 0;  // ops that are no part of a group, so far, and reductions that began one

@@ -4,7 +4,8 @@
 //   1. it is the only reader of that product, and the graph does not return it: nobody misses the
 //      intermediate value (in training relu's gradient reads relu's result, which remains);
 //   2. both have one type, float32 in the same layout. A product of halves would be rounded less
-//   often: only fuse_half_biases takes it, on a GPU, where its rows begin at 16 bytes;
+//   often: only fuse_half_biases takes it, on a GPU, where its rows begin at 16 bytes, and
+//   fuse_masks;
 //   3. it is an add whose other operand is a bias along the channels or has that same type, or
 //   relu, and
 //      the product has no such step yet;
@@ -17,12 +18,18 @@
 //   6. an addend is not row-major after a product that prefers channels-last and would reorder it.
 //   7. no other element-wise op follows the steps where fuse would take the product with it
 //   (product_choice.h), nor does a kernel make its weights (makers_of_weights).
+// The steps of a gradient are the sum of gradients that a residual makes, and relu's gradient,
+// which masks it (fuse_masks, on a GPU). They join where also
+//   8. tensor cores compute the gradient, weights have one tap, and all lie channels-last: the
+//   library has steps for that;
+//   9. a mask without an addend is written in any case (else it is computed where it is read).
 // The addend's bytes are read once, and the intermediate ones never: no node moves more than those
 // it replaces.
 #include <algorithm>
 
 #include "jit/plan/passes/fusion_group.h"
 #include "jit/plan/passes/product_choice.h"
+#include "runtime/host/product_rules.h"
 #include "runtime/ops/epilogue.h"
 #include "runtime/ops/matmul.h"
 
@@ -37,7 +44,8 @@ bool is_part_of_kernels(const Node& node) {
 
 class EpilogueFuser {
 public:
-    // wanted: add takes biases, too; bias takes those of halves alone.
+    // wanted: add takes biases, too; bias takes those of halves alone; mask takes all that stands
+    // behind gradients.
     EpilogueFuser(const Graph& graph, const PipelineOptions& options, EpilogueKind wanted)
         : rewrite_(graph),
           options_(options),
@@ -56,7 +64,7 @@ public:
         for (size_t id = 0; id < done_.size(); ++id) {
             const Node& node = rewrite_.from.nodes()[id];
             if (done_[id]) continue;
-            if (node.op && node.op->epilogue) place(node);
+            if (node.op && node.op->epilogue && has_wanted_steps(*node.op->epilogue)) place(node);
             else copy(static_cast<NodeId>(id));
         }
         return drop_dead(rewrite_.finish());
@@ -74,6 +82,10 @@ private:
                                [&](const auto& step) { return step.kind == kind; });
         }
     };
+
+    bool has_wanted_steps(const runtime::EpilogueSpec& spec) const {
+        return spec.of_gradient == (wanted_ == EpilogueKind::mask);
+    }
 
     void copy(NodeId id) {
         rewrite_.copy(rewrite_.from.node(id));
@@ -98,7 +110,9 @@ private:
             const auto next = std::ranges::find_if(readers, is_next);
             if (next == readers.end()) return false;
             const Node& reader = rewrite_.from.node(*next);
-            if (readers.size() > 1 || returned_[at(result)] || !reader.op->as_epilogue) return true;
+            if (readers.size() > 1 || returned_[at(result)] || !reader.op->as_epilogue ||
+                !runtime::takes_step(*product.op->epilogue, *reader.op->as_epilogue))
+                return true;
             result = reader.outputs[0];
         }
     }
@@ -146,13 +160,16 @@ private:
         if (node.kind != NodeKind::op || !takes(product, type.dtype) ||
             !(rewrite_.from.type(node.outputs[0]) == type))
             return false;
-        const EpilogueKind kind_of_op = wanted_ == EpilogueKind::bias ? EpilogueKind::add : wanted_;
-        if (node.op->as_epilogue != kind_of_op) return false;
-        runtime::EpilogueStep step{.kind = kind_of_op};
+        if (!node.op->as_epilogue || !is_wanted(*node.op->as_epilogue)) return false;
+        runtime::EpilogueStep step{.kind = *node.op->as_epilogue};
         if (step.takes_operand()) {
-            const ValueId other = node.inputs[node.inputs[0] == epilogue.result ? 1 : 0];
-            const std::optional<EpilogueKind> kind = addition_of(product, type, other);
-            if (!kind || epilogue.has(*kind) || !is_ready(other) || !may_add(*kind, other))
+            const bool is_first = node.inputs[0] == epilogue.result;
+            const ValueId other = node.inputs[is_first ? 1 : 0];
+            const std::optional<EpilogueKind> kind = step.kind == EpilogueKind::add
+                                                         ? addition_of(product, type, other)
+                                                     : !is_first ? mask_of(epilogue, node)
+                                                                 : std::nullopt;
+            if (!kind || epilogue.has(*kind) || !is_ready(other) || !may_read(*kind, other))
                 return false;
             step.kind = *kind;
             epilogue.operands.push_back(other);
@@ -166,12 +183,29 @@ private:
         return true;
     }
 
-    // Condition 2.
+    bool is_wanted(EpilogueKind of_op) const {
+        if (wanted_ == EpilogueKind::bias) return of_op == EpilogueKind::add;
+        return of_op == wanted_ || (of_op == EpilogueKind::add && wanted_ == EpilogueKind::mask);
+    }
+
+    // Conditions 2 and 8.
     bool takes(const Node& product, runtime::DType dtype) const {
+        if (wanted_ == EpilogueKind::mask) return has_steps_of_gradient(product, dtype);
         if (wanted_ != EpilogueKind::bias) return dtype == runtime::DType::f32;
         const std::vector<Type> factors = rewrite_.from.types(std::span(product.inputs).first(2));
         return runtime::takes_halves(*product.op, dtype) && runtime::have_aligned_rows(factors) &&
                runtime::have_aligned_rows({&rewrite_.from.type(product.outputs[0]), 1});
+    }
+
+    // Condition 8.
+    bool has_steps_of_gradient(const Node& product, runtime::DType dtype) const {
+        const std::vector<Type> inputs = rewrite_.from.types(product.inputs);
+        const Type &result = rewrite_.from.type(product.outputs[0]), &weights = inputs[1];
+        return (dtype == runtime::DType::f32 ? runtime::product_rules().tf32
+                                             : runtime::takes_halves(*product.op, dtype)) &&
+               result.layout == runtime::Layout::channels_last &&
+               weights.numel() == weights.shape[0] * weights.shape[1] &&
+               weights.shape[1] == result.shape[1];
     }
 
     // Says which step adds `other`.
@@ -186,6 +220,19 @@ private:
         return {};
     }
 
+    // Condition 9.
+    std::optional<EpilogueKind> mask_of(const Epilogue& epilogue, const Node& mask) const {
+        const ValueId result = mask.outputs[0];
+        const auto stores_it = [&](NodeId reader) {
+            const Node& node = rewrite_.from.node(reader);
+            return !is_part_of_kernels(node) && !(node.op && node.op->reduction);
+        };
+        const bool joins = rewrite_.from.type(mask.inputs[0]) == rewrite_.from.type(result) &&
+                           (epilogue.has(EpilogueKind::add) ||
+                            std::ranges::any_of(readers_[at(result)], stores_it));
+        return joins ? std::optional(EpilogueKind::mask) : std::nullopt;
+    }
+
     // Condition 4.
     bool is_ready(ValueId id) const {
         const NodeKind kind = rewrite_.from.producer(id).kind;
@@ -193,8 +240,12 @@ private:
                kind == NodeKind::constant;
     }
 
-    // A bias of halves is mostly cast from float32, by a kernel of its own in any case.
-    bool may_add(EpilogueKind kind, ValueId other) const {
+    // A bias of halves is mostly cast from float32, by a kernel of its own in any case. A gradient
+    // that others read, too, is read by a normalization, in two kernels.
+    bool may_read(EpilogueKind kind, ValueId other) const {
+        if (wanted_ == EpilogueKind::mask)
+            return kind != EpilogueKind::bias &&
+                   (is_stored(other) || readers_[at(other)].size() > 1);
         return wanted_ == EpilogueKind::bias ? kind == EpilogueKind::bias : is_stored(other);
     }
 
@@ -237,6 +288,10 @@ Graph fuse_epilogues(Graph graph, const PipelineOptions& options) {
 Graph fuse_half_biases(Graph graph, const PipelineOptions& options) {
     if (graph.device().is_host()) return graph;
     return fused_epilogues(std::move(graph), options, EpilogueKind::bias);
+}
+Graph fuse_masks(Graph graph, const PipelineOptions& options) {
+    if (graph.device().is_host()) return graph;
+    return fused_epilogues(std::move(graph), options, EpilogueKind::mask);
 }
 Graph fuse_relu(Graph graph, const PipelineOptions& options) {
     return fused_epilogues(std::move(graph), options, EpilogueKind::relu);

@@ -132,6 +132,10 @@ Graph fuse_epilogues(Graph graph, const PipelineOptions& options = {});
 // them to the sums before it rounds these.
 Graph fuse_half_biases(Graph graph, const PipelineOptions& options = {});
 
+// Another gradient that is added to a convolution's, and relu's gradient of the sum, become steps
+// of the convolution on a GPU. Why: that gradient is neither written by itself nor read again.
+Graph fuse_masks(Graph graph, const PipelineOptions& options = {});
+
 // Products of halves whose rows begin anywhere become products of larger matrices on a GPU, which
 // share what is copied. Keeps the bits.
 Graph align_rows(Graph graph, const PipelineOptions& options = {});
@@ -139,6 +143,10 @@ Graph align_rows(Graph graph, const PipelineOptions& options = {});
 // Sums of a factor's rows are computed with the product of halves that sums over the same axis, on
 // a GPU. Why: gradients of weights and biases read one large value.
 Graph join_sums(Graph graph, const PipelineOptions& options = {});
+
+// Mean and variance of a convolution's result of halves come from sums that the library adds up
+// beside it, on a GPU. Why: the statistics of a batch norm do not read the result again.
+Graph join_stats(Graph graph, const PipelineOptions& options = {});
 
 // Does what fuse_epilogues does, for relu, which then may give NaN for -inf.
 Graph fuse_relu(Graph graph, const PipelineOptions& options = {});

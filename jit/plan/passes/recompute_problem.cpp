@@ -165,6 +165,7 @@ namespace {
 
 // An op that reads a few numbers alone (a random key) may take so many times the time of writing
 // its result: a second run keeps nothing large.
+constexpr size_t kMostBytesKept = 16 << 10;  // of a result that a GPU keeps
 constexpr double kWorthOfADraw = 4;
 constexpr size_t kBytesOfAKey = 64;
 
@@ -189,9 +190,10 @@ void RecomputeProblem::add_op(const Node& node, memory::RematStep& step) const {
     step.in_place = node.op->is_elementwise();
     if (what_ == Recomputes::cheap) {
         // On a GPU what does not join its readers' kernels is a launch of its own: it is worth that
-        // where memory is so short that values wait on the host.
-        const bool joins =
-            graph_.device().is_host() || has_fetches_ || stays_inside_[at(node.outputs[0])];
+        // where memory is so short that values wait on the host. Few bytes are not worth it.
+        const bool joins = graph_.device().is_host() || has_fetches_ ||
+                           (stays_inside_[at(node.outputs[0])] &&
+                            graph_.type(node.outputs[0]).bytes() > kMostBytesKept);
         const runtime::Cost work = runtime::cost_of(call, results);
         const double most = is_made_of_few_bytes(graph_, node) ? kWorthOfADraw : 1;
         step.repeatable = step.repeatable && joins &&

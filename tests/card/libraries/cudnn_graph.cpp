@@ -85,9 +85,10 @@ bool is_written(Kind kind, int port) {
         case Kind::conv_forward: return port == kConvForward + 5;
         case Kind::conv_data: return port == kConvData + 4;
         case Kind::conv_filter: return port == kConvFilter + 3;
-        case Kind::pointwise_op: return port == kPointwiseY;
+        case Kind::pointwise_op: return port == kPointwiseY || port == kPointwiseDx;
         case Kind::matmul_op: return port == kMatmulC;
         case Kind::reduction_op: return port == kReductionY;
+        case Kind::sums_op: return port == kSumsOfElements || port == kSumsOfSquares;
         case Kind::reshape_op: return port == kReshapeY;
         case Kind::resample_forward:
             return port == kResampleForwardY || port == kResampleForwardIndex;
@@ -114,12 +115,22 @@ void check(const Graph& graph, const Step& step) {
     }
     switch (step.kind) {
         case Kind::pointwise_op:
+            if (step.ports.contains(kPointwiseY) == step.ports.contains(kPointwiseDx) ||
+                step.ports.contains(kPointwiseDy) != step.ports.contains(kPointwiseDx))
+                refuse(step, "it gives y, or dx of dy");
             for (const auto& [port, id] : step.ports)
-                check_broadcast(step, dims(port), dims(kPointwiseY));
+                check_broadcast(
+                    step, dims(port),
+                    dims(step.ports.contains(kPointwiseY) ? kPointwiseY : kPointwiseDx));
             return;
         case Kind::matmul_op:
             return check_matmul(step, dims(kMatmulA), dims(kMatmulB), dims(kMatmulC));
         case Kind::reduction_op: return check_broadcast(step, dims(kReductionY), dims(kReductionX));
+        case Kind::sums_op:
+            for (const int port : {kSumsOfElements, kSumsOfSquares})
+                if (count_of(dims(port)) != dims(kSumsX)[1] || dims(port)[1] != dims(kSumsX)[1])
+                    refuse(step, "there is one sum for each channel");
+            return;
         case Kind::reshape_op:
             if (count_of(dims(kReshapeX)) != count_of(dims(kReshapeY)))
                 refuse(step, "the numbers of elements differ");

@@ -85,7 +85,7 @@ float applied(PointwiseMode mode, float x, float b) {
 
 void compute_pointwise(const Operands& o) {
     const auto mode = static_cast<PointwiseMode>(o.setting(kPointwiseMode));
-    Array& y = o[kPointwiseY];
+    Array& y = o[o.has(kPointwiseY) ? kPointwiseY : kPointwiseDx];
     const int64_t count = count_of(y.dims);
     if (mode == PointwiseMode::coordinate) {
         const auto axis = static_cast<size_t>(o.setting(kPointwiseAxis));
@@ -102,6 +102,11 @@ void compute_pointwise(const Operands& o) {
     if (mode == PointwiseMode::select) {
         const auto t = reader(kPointwiseT);
         for (int64_t i = 0; i < count; ++i) y[i] = t(i) != 0 ? x(i) : b(i);
+        return;
+    }
+    if (mode == PointwiseMode::relu_gradient) {
+        const auto dy = reader(kPointwiseDy);
+        for (int64_t i = 0; i < count; ++i) y[i] = x(i) > 0 ? dy(i) : 0;
         return;
     }
     for (int64_t i = 0; i < count; ++i) y[i] = applied(mode, x(i), b(i));
@@ -121,6 +126,22 @@ void compute_reduction(const Operands& o) {
     }
     std::transform(sums.begin(), sums.end(), y.data.begin(),
                    [](double sum) { return static_cast<float>(sum); });
+}
+
+void compute_sums(const Operands& o) {
+    const Array& x = o[kSumsX];
+    Array &elements = o[kSumsOfElements], &squares = o[kSumsOfSquares];
+    const std::vector<int64_t> places = places_in(elements.dims, x.dims);
+    std::vector<double> sums(elements.data.size()), of_squares(sums.size());
+    for (size_t i = 0; i < places.size(); ++i) {
+        const auto to = static_cast<size_t>(places[i]);
+        const double value = x.data[i];
+        sums[to] += value;
+        of_squares[to] += value * value;
+    }
+    const auto as_float = [](double sum) { return static_cast<float>(sum); };
+    std::ranges::transform(sums, elements.data.begin(), as_float);
+    std::ranges::transform(of_squares, squares.data.begin(), as_float);
 }
 
 // The same memory, seen with other extents and strides.
@@ -306,6 +327,7 @@ void compute_step(const Operands& operands) {
         case Kind::matmul_op: return compute_matmul(operands);
         case Kind::pointwise_op: return compute_pointwise(operands);
         case Kind::reduction_op: return compute_reduction(operands);
+        case Kind::sums_op: return compute_sums(operands);
         case Kind::reshape_op: return compute_reshape(operands);
         case Kind::resample_forward: return compute_pool(operands);
         case Kind::resample_backward: return compute_pool_grad(operands);

@@ -153,11 +153,17 @@ def conv(x: object, w: object, /, *, stride: int | Sequence[int] = 1, padding: i
 def conv_backward_data(dy: object, w: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, input_shape: int | Sequence[int]) -> _Tensor:
     """Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents."""
 
+def conv_backward_data_epilogue(dy: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, input_shape: int | Sequence[int], epilogue: str) -> _Tensor:
+    """conv_backward_data, then the steps of `epilogue` (add, mask) on its result."""
+
 def conv_backward_filter(x: object, dy: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, kernel: int | Sequence[int]) -> _Tensor:
     """Gradient of conv for w; kernel has the weights' spatial extents."""
 
 def conv_epilogue(x: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, epilogue: str) -> _Tensor:
     """conv, then the steps of `epilogue` (bias, add, relu) on its result."""
+
+def conv_stats(x: object, w: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> _Tensor:
+    """conv, and for each channel of its result the sum of the elements and of their squares, in float32, [1, channels, 1...]."""
 
 def coordinates(*, device: str | _core.Tensor | None = None, shape: int | Sequence[int], axis: int) -> _Tensor:
     """int32: each element's place along the axis."""
