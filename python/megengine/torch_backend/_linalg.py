@@ -1,6 +1,8 @@
-"""ATen operators of matrices: triangles, systems of equations, inverses and determinants, and weight norm.
+"""ATen operators of matrices: triangular and other systems, LU and QR factors, and weight norm.
 
-Eigenvalues and singular values are torch's: which sign a vector has is open.
+Gradients of torch's other decompositions consist of these. Eigenvalues and singular values are torch's, for the signs of
+vectors are open; so are determinants, of which torch keeps factors by memory order, and Cholesky factors and inverses,
+which tell what failed.
 """
 
 from __future__ import annotations
@@ -15,9 +17,6 @@ from ..core import ops
 from ..tensor import Tensor
 from ._forms import Unsupported
 
-# torch's operations tell by their last result which matrix failed; ours raise. A graph that reads that result is torch's (`_partition`).
-TELLING = {"linalg_cholesky_ex", "linalg_inv_ex"}
-
 
 def _checked(*tensors: Tensor) -> None:
     for each in tensors:
@@ -27,10 +26,6 @@ def _checked(*tensors: Tensor) -> None:
 
 def _turned(x: Tensor) -> Tensor:
     return F.swapaxes(x, -1, -2)
-
-
-def _no_failure(x: Tensor) -> Tensor:
-    return F.zeros(x._tuple_shape[:-2], dtype="int32")
 
 
 def _stacked(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,17 +48,6 @@ def triangular_solve(b: Tensor, a: Tensor, upper: bool = True, transpose: bool =
     return solve_triangular(given, b, upper=upper, unitriangular=unitriangular), a
 
 
-def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """(the triangle, zeros): the triangle of a matrix that has none raises."""
-    _checked(x)
-    factor = F.linalg.cholesky(_turned(x) if upper else x)
-    return _turned(factor) if upper else factor, _no_failure(x)
-
-
-def cholesky(x: Tensor, upper: bool = False) -> Tensor:
-    return cholesky_ex(x, upper=upper)[0]
-
-
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     lower = _turned(factor) if upper else factor
     return solve_triangular(_turned(lower), solve_triangular(lower, b, upper=False), upper=True)
@@ -71,12 +55,6 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
 
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
     return cholesky_solve(F.broadcast_to(F.eye(factor._tuple_shape[-1]), factor._tuple_shape), factor, upper)
-
-
-def inv_ex(x: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """(the inverse, zeros): that of a singular matrix raises."""
-    _checked(x)
-    return F.matinv(x), _no_failure(x)
 
 
 # -- by elimination, whose pivots are LAPACK's
@@ -125,23 +103,12 @@ def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoin
     return _solved(lu, pivots, b, adjoint) if left else _turned(_solved(lu, pivots, _turned(b), not adjoint))
 
 
-def _sign(pivots: Tensor) -> Tensor:
-    """-1 for an odd number of exchanges, else 1."""
-    is_exchanged = pivots != Tensor(np.arange(1, pivots._tuple_shape[-1] + 1, dtype=np.int32))
-    return (1 - 2 * (F.sum(is_exchanged.astype("int32"), axis=-1) % 2)).astype("float32")
-
-
-def det(x: Tensor) -> tuple[Tensor, ...]:
-    """(the determinant, both triangles, the pivots)."""
+def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
+    """(both triangles, the pivots, which of them is 0)."""
+    if not pivot:
+        raise Unsupported("without pivots")
     lu, pivots = _lu(x)
-    return F.prod(_diagonal(lu), axis=-1) * _sign(pivots), lu, pivots
-
-
-def slogdet(x: Tensor) -> tuple[Tensor, ...]:
-    """(the sign, the logarithm of the magnitude, both triangles, the pivots)."""
-    lu, pivots = _lu(x)
-    diagonal = _diagonal(lu)
-    return F.prod(F.sign(diagonal), axis=-1) * _sign(pivots), F.sum(F.log(F.abs(diagonal)), axis=-1), lu, pivots
+    return lu, pivots, _first_zero(lu)
 
 
 def qr(x: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
@@ -166,8 +133,8 @@ def _over_others(x: Tensor, dim: int) -> Tensor:
 
 ROWS: dict[str, Callable[..., Any]] = {
     "linalg_solve_triangular": solve_triangular, "triangular_solve": triangular_solve,
-    "linalg_cholesky_ex": cholesky_ex, "cholesky": cholesky, "cholesky_solve": cholesky_solve, "cholesky_inverse": cholesky_inverse,
-    "linalg_inv_ex": inv_ex, "_linalg_solve_ex": solve_ex, "linalg_lu_solve": lu_solve, "_linalg_det": det, "_linalg_slogdet": slogdet,
+    "cholesky_solve": cholesky_solve, "cholesky_inverse": cholesky_inverse,
+    "_linalg_solve_ex": solve_ex, "linalg_lu_factor_ex": lu_factor_ex, "linalg_lu_solve": lu_solve,
     "linalg_qr": qr,
     "_weight_norm_interface_backward": weight_norm_backward,
 }  # fmt: skip

@@ -14,7 +14,6 @@ from torch.utils import _pytree
 
 from ._aten import function_of
 from ._devices import device_of, is_on, why_not
-from ._linalg import TELLING
 from ._names import layer_of
 from ._pools import has_places
 from ._private import free_unbacked_symbols
@@ -109,8 +108,8 @@ def _by_data(node: fx.Node) -> str:
 
 
 def is_check(node: fx.Node) -> bool:
-    """Does it raise where a tensor holds 0, or where one tells that a matrix failed?"""
-    return name_of(node).startswith(("_assert_async", "_linalg_check_errors"))
+    """Does it raise where a tensor holds 0?"""
+    return name_of(node).startswith("_assert_async")
 
 
 def is_random(node: fx.Node) -> bool:
@@ -153,8 +152,6 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, devi
         return "powers of integers, which megjit computes as floats"
     if device.type == "cuda" and name.partition(".")[0] in _NARROW_ON_GPUS and _is_wide(node):
         return "64 bits, for which megjit has no such kernel on GPUs"
-    if name.partition(".")[0] in TELLING and _failure_is_read(node):
-        return "with the number of what failed"
     if name in WITHOUT_PLACES and _places_are_read(node):
         return "with places, which equal elements leave open"
     if name.startswith("max_pool") and name.endswith("_with_indices.default") and _places_are_read(node) and not _has_places(node):
@@ -171,10 +168,6 @@ def _is_wide(node: fx.Node) -> bool:
 
 def _places_are_read(node: fx.Node) -> bool:
     return any(user.args[1] == 1 and user.users for user in parts_of_result(node))
-
-
-def _failure_is_read(node: fx.Node) -> bool:
-    return any(user.args[1] == 1 and not all(map(is_check, user.users)) for user in parts_of_result(node))
 
 
 def _has_places(node: fx.Node) -> bool:
