@@ -191,9 +191,13 @@ def parts_of_result(node: fx.Node) -> list[fx.Node]:
     return [user for user in node.users if user.target is operator.getitem]
 
 
+# torch factorises the transposed matrix where a matrix is contiguous, and the gradient that was traced counts on that.
+_BY_ORDER_OF_MEMORY = {"_linalg_det.default", "_linalg_slogdet.default"}
+
+
 def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:
     """The values that need torch's strides: what the user's program sees, and all where an operation reads memory by strides."""
-    reads_memory = any(_reads_by_strides(node) for node in graph.nodes)
+    reads_memory = any(_reads_by_strides(node) or name_of(node) in _BY_ORDER_OF_MEMORY for node in graph.nodes)
     return {node for node in (graph.nodes if reads_memory else seen) if isinstance(node, fx.Node)}
 
 
