@@ -1,7 +1,7 @@
 // runtime/ops/decompositions.cpp -- Cholesky, QR, eigenvalues, systems of equations and
 // determinants of (stacks of) matrices.
 // Rules: D1 rank at least 2   D2 float32   D3 square (all but qr)
-//   solve D4 b has the rows of a, and the same axes before them
+//   solve, solve_triangular D4 b has the rows of a, and the same axes before them
 #include "runtime/ops/builders.h"
 #include "runtime/ops/known.h"
 #include "runtime/ops/linalg.h"
@@ -59,6 +59,19 @@ std::vector<Type> infer_solve(const OpCall& call) {
         refuse(call, "b has other rows or other axes in front than a",
                "give b as [..., n, k] for a of [..., n, n]");
     return {call.inputs[1]};
+}
+
+std::vector<Type> infer_lu(const OpCall& call) {
+    const Type& x = check_square(call);
+    return {x, {DType::i32, without_last(x.shape, 1)}};
+}
+
+std::vector<Type> infer_exchanged_rows(const OpCall& call) {
+    const Type& pivots = call.inputs[0];
+    if (pivots.dtype != DType::i32 || pivots.rank() < 1)
+        refuse(call, cat("pivots are int32 with one axis at least, not ", to_string(pivots)),
+               "give what lu gave");
+    return {pivots};
 }
 
 // --- gradients ------------------------------------------------------------------------------
@@ -149,6 +162,47 @@ Grads grad_solve(const GradCall& g) {
     return grads;
 }
 
+TensorRef solve_triangular(const TensorRef& a, const TensorRef& b, bool upper, bool unit) {
+    return build::op("solve_triangular", {a, b}, {int64_t{upper}, int64_t{unit}});
+}
+
+// [n, n]: 1 in the triangle that the op reads, else 0.
+TensorRef read_triangle(int64_t n, bool upper, bool unit, Device& device) {
+    const TensorRef lower = triangle(n, 1, unit ? 0 : 1, device);
+    return upper ? transposed(lower) : lower;
+}
+
+Grads grad_solve_triangular(const GradCall& g) {
+    using namespace build;
+    const bool upper = g.call.flag("upper"), unit = g.call.flag("unit");
+    const TensorRef db = solve_triangular(transposed(g.inputs[0]), g.out_grads[0], !upper, unit);
+    Grads grads(2);
+    grads[1] = db;
+    if (g.needs[0])
+        grads[0] = mul(neg(product(db, g.outputs[0], false, true)),
+                       read_triangle(rows_of(g.outputs[0]->shape()), upper, unit, db->device()));
+    return grads;
+}
+
+// From P x = L U: P dx = L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T (Walter and Lehmann 2010). The
+// rows of dx are exchanged back by the inverse of P, which is a product with a matrix of 0 and 1.
+Grads grad_lu(const GradCall& g) {
+    using namespace build;
+    const TensorRef &lu = g.outputs[0], &dy = g.out_grads[0];
+    if (!dy) return Grads(1);
+    const int64_t n = rows_of(lu->shape());
+    Device& device = lu->device();
+    const TensorRef below = triangle(n, 1, 0, device), eye = triangle(n, 0, 1, device),
+                    above = transposed(triangle(n, 1, 1, device));
+    const TensorRef lower = add(mul(lu, below), eye), upper = mul(lu, above);
+    const TensorRef middle = add(mul(product(lower, mul(dy, below), true), below),
+                                 mul(product(mul(dy, above), upper, false, true), above));
+    const TensorRef right = transposed(solve_triangular(upper, transposed(middle), true, false));
+    const TensorRef rows = op("exchanged_rows", {g.outputs[1]});
+    return {product(op("one_hot", {rows}, {n, std::string("float32")}),
+                    solve_triangular(transposed(lower), right, true, true), true)};
+}
+
 Cost cost_decomposition(const OpCall& call, std::span<const Type> outputs) {
     const Shape& x = call.inputs[0].shape;
     return {4.0 * static_cast<double>(x.numel()) *
@@ -178,6 +232,12 @@ void refuse_indefinite(int64_t matrix, int64_t count) {
         ErrorKind::runtime);
 }
 
+void refuse_pivot(int32_t pivot, int64_t rows) {
+    user_error({.what = cat("exchanged_rows: pivot ", pivot, " of ", rows, " rows"),
+                .why = cat("valid pivots are 1 to ", rows)},
+               ErrorKind::index);
+}
+
 std::vector<OpDef> decomposition_ops() {
     OpDef qr = decomposition(
         "qr",
@@ -187,6 +247,25 @@ std::vector<OpDef> decomposition_ops() {
     OpDef solve =
         decomposition("solve", "The x with a x = b.", infer_solve, grad_solve, Keeps::both);
     solve.inputs = {"a", "b"};
+    OpDef triangular = decomposition(
+        "solve_triangular",
+        "The x with a x = b, where a is a triangle: `upper` or lower, with 1 on its diagonal (unit) or what stands there. The rest of a is not read, and a 0 on the diagonal gives infinities.",
+        infer_solve, grad_solve_triangular, Keeps::both);
+    triangular.inputs = {"a", "b"};
+    triangular.attrs = {{"upper", AttrKind::integer, Attr{int64_t{0}}},
+                        {"unit", AttrKind::integer, Attr{int64_t{0}}}};
+    triangular.checks_values = false;
+    OpDef lu = decomposition(
+        "lu",
+        "The triangles l, with 1 on its diagonal, and u of p x = l u in one matrix, and int32 pivots: row i was exchanged with row pivots[i] - 1, as LAPACK tells it. A pivot of 0 stays in u.",
+        infer_lu, grad_lu, Keeps::outputs);
+    lu.checks_values = false;
+    OpDef rows{.name = "exchanged_rows",
+               .doc = "int32: the row that comes to each place by the exchanges that lu tells.",
+               .inputs = {"pivots"},
+               .infer = infer_exchanged_rows,
+               .keeps = Keeps::nothing,
+               .checks_values = true};
     return {
         decomposition(
             "cholesky",
@@ -202,6 +281,9 @@ std::vector<OpDef> decomposition_ops() {
             "The sign of the determinant and the logarithm of its magnitude; 0 and -inf for a singular matrix.",
             infer_slogdet, grad_slogdet, Keeps::inputs),
         solve,
+        triangular,
+        lu,
+        rows,
     };
 }
 

@@ -8,6 +8,7 @@
 //   gather G1 index is int32 of x's rank
 //   G2 besides the axis, index is not longer than x
 //   scatter G3 source has the shape of index and x's dtype
+//   scatter_reduce G4 mode is max, min or prod; real numbers
 //   mask M1 the mask is bool of x's shape
 //   one_hot O1 an integer tensor, at least one class
 //   nms N1 boxes f32[n, 4] and scores f32[n]
@@ -172,6 +173,18 @@ std::vector<Type> infer_scatter(const OpCall& call) {
     return {{x.dtype, x.shape}};
 }
 
+std::vector<Type> infer_scatter_reduce(const OpCall& call) {
+    const std::string& mode = call.text("mode");
+    if (mode != "max" && mode != "min" && mode != "prod")
+        refuse(call, cat("mode is \"max\", \"min\" or \"prod\", not \"", mode, '"'),
+               "scatter_add computes sums");
+    const DType dtype = call.inputs[0].dtype;
+    if (dtype == DType::b8 || dtype == DType::c64)
+        refuse(call, cat(info(dtype).name, " tensors are neither ordered nor multiplied"),
+               "cast to int32 or float32", ErrorKind::type);
+    return infer_scatter(call);
+}
+
 Grads grad_gather(const GradCall& g) {
     const TensorRef zeros = build::zeros_like(g.inputs[0]);
     return {
@@ -240,6 +253,68 @@ Grads grad_scatter_add(const GradCall& g) {
     if (g.needs[2])
         grads[2] = build::op("gather", {g.out_grads[0], g.inputs[1]}, {g.call.integer("axis")});
     return grads;
+}
+
+struct GradientParts {
+    TensorRef x, source;  // one value for each element of x, and one for each of the source
+};
+
+// Equal extrema of a place share its gradient, the element of x among them.
+GradientParts parts_of_extrema(const GradCall& g) {
+    const Attrs axis = {g.call.integer("axis")};
+    const TensorRef &x = g.inputs[0], &index = g.inputs[1], &source = g.inputs[2],
+                    &y = g.outputs[0];
+    const TensorRef x_wins = build::op("equal", {x, y}),
+                    source_wins =
+                        build::op("equal", {source, build::op("gather", {y, index}, axis)});
+    const TensorRef winners = build::op(
+        "scatter_add",
+        {build::cast(x_wins, x->dtype()), index, build::cast(source_wins, x->dtype())}, axis);
+    const TensorRef part = build::div(g.out_grads[0], winners);
+    const TensorRef none = build::number(0, part);
+    return {build::where(x_wins, part, none),
+            build::where(source_wins, build::op("gather", {part, index}, axis), none)};
+}
+
+// Returns the product of all other factors of a place. product: of those that are not 0.
+TensorRef other_factors(const TensorRef& factor, const TensorRef& product,
+                        const TensorRef& zero_count) {
+    const TensorRef zero = build::number(0, product), one = build::number(1, product);
+    const TensorRef is_zero = build::op("equal", {factor, zero});
+    const TensorRef safe = build::where(is_zero, one, factor);
+    const TensorRef at_zero = build::where(build::op("equal", {zero_count, one}), product, zero),
+                    elsewhere = build::where(build::op("equal", {zero_count, zero}),
+                                             build::div(product, safe), zero);
+    return build::where(is_zero, at_zero, elsewhere);
+}
+
+GradientParts parts_of_product(const GradCall& g) {
+    const Attrs axis = {g.call.integer("axis")};
+    const TensorRef &x = g.inputs[0], &index = g.inputs[1], &source = g.inputs[2];
+    const auto zeros_of = [](const TensorRef& of) {
+        return build::op("equal", {of, build::number(0, of)});
+    };
+    const auto safe = [&](const TensorRef& of) {
+        return build::where(zeros_of(of), build::number(1, of), of);
+    };
+    const TensorRef product =
+                        build::op("scatter_reduce", {safe(x), index, safe(source)}, g.call.attrs),
+                    count = build::op("scatter_add",
+                                      {build::cast(zeros_of(x), x->dtype()), index,
+                                       build::cast(zeros_of(source), x->dtype())},
+                                      axis);
+    const auto gathered = [&](const TensorRef& of) {
+        return build::op("gather", {of, index}, axis);
+    };
+    return {build::mul(g.out_grads[0], other_factors(x, product, count)),
+            build::mul(gathered(g.out_grads[0]),
+                       other_factors(source, gathered(product), gathered(count)))};
+}
+
+Grads grad_scatter_reduce(const GradCall& g) {
+    const GradientParts parts =
+        g.call.text("mode") == "prod" ? parts_of_product(g) : parts_of_extrema(g);
+    return {parts.x, {}, parts.source};
 }
 
 // --- by a mask ------------------------------------------------------------------------------
@@ -587,6 +662,18 @@ std::vector<OpDef> by_index() {
          .checks_values = true,
          .extent_of_places = indexed_extent,
          .expand = expand_scatter_add,
+         .refit = refit_indexed,
+         .access = Access::written},
+        {.name = "scatter_reduce",
+         .doc =
+             "x with the largest (mode max), the smallest (min) or the product (prod) of x and all sources that go to x[index[i, j], j] for axis 0, and so on for others. NaN wins, equal extrema share the gradient, and the gradient of a product is right where factors are 0.",
+         .inputs = {"x", {"index", OperandKind::places}, "source"},
+         .attrs = {{"axis", AttrKind::integer}, {"mode", AttrKind::text}},
+         .infer = infer_scatter_reduce,
+         .grad = grad_scatter_reduce,
+         .keeps = Keeps::both,
+         .checks_values = true,
+         .extent_of_places = indexed_extent,
          .refit = refit_indexed,
          .access = Access::written},
         {.name = "checked_index",

@@ -14,5 +14,6 @@ TensorRef transposed(const TensorRef& x);  // transposes each matrix
 
 [[noreturn]] void refuse_singular(std::string_view op, int64_t matrix, int64_t count);
 [[noreturn]] void refuse_indefinite(int64_t matrix, int64_t count);  // the error of cholesky
+[[noreturn]] void refuse_pivot(int32_t pivot, int64_t rows);  // the error of exchanged_rows
 
 }  // namespace megjit::runtime

@@ -21,6 +21,10 @@ std::vector<Type> infer_matmul(const OpCall& call) {
     const Type &a = call.inputs[0], &b = call.inputs[1];
     if (a.dtype != b.dtype)
         refuse(call, "both operands have one dtype", "cast one of them", ErrorKind::type);
+    if (a.dtype == DType::f64)
+        user_error({.what = cat(call.op.name, ": does not compute float64, got ", to_string(a)),
+                    .fix = "x.astype(\"float32\") before it"},
+                   ErrorKind::type);
     if (info(a.dtype).category == Category::complex || info(a.dtype).category == Category::boolean)
         refuse(call, cat("the dtype cannot be ", info(a.dtype).name), "cast to float32 or int32",
                ErrorKind::type);
@@ -194,6 +198,7 @@ std::vector<OpDef> matmul_ops() {
          .inputs = {"a", b},
          .attrs = {kTransposeA, kTransposeB},
          .promotion = Promotion::arithmetic,
+         .takes_64_bits = true,
          .infer = infer_matmul,
          .grad = grad_matmul,
          .keeps = Keeps::inputs,

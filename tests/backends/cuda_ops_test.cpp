@@ -317,6 +317,9 @@ TEST_F(CudaOps, GathersAndScatters) {
             agree("gather", {c.axis}, {x, index});
             agree("scatter", {c.axis}, {x, index, source});
             agree("scatter_add", {c.axis}, {x, index, source});
+            for (const char* mode : {"max", "min", "prod"})
+                if (dtype != DType::c64)
+                    agree("scatter_reduce", {c.axis, std::string(mode)}, {x, index, source});
         }
 }
 

@@ -100,7 +100,8 @@ TEST_P(Indexing, GatherAndScatterWorkAlongOneAxis) {
                  index = dice.places(places, shape[static_cast<int>(axis)]);
     const Attrs attrs = {static_cast<int64_t>(axis)};
     const Values y = run_twice("gather", {x, index}, attrs)[0], source = dice.values(y.type);
-    std::vector<double> set = x.data, add = x.data;
+    std::vector<double> set = x.data, add = x.data, largest = x.data, smallest = x.data,
+                        product = x.data;
     for_each_place(places, [&](Ints at) {
         const int64_t to = flat(places, at), place = static_cast<int64_t>(index[to]);
         at[axis] = place < 0 ? place + shape[static_cast<int>(axis)] : place;
@@ -108,7 +109,19 @@ TEST_P(Indexing, GatherAndScatterWorkAlongOneAxis) {
         ASSERT_EQ(y[to], x[from]) << "seed " << GetParam();
         set[static_cast<size_t>(from)] = source[to];
         add[static_cast<size_t>(from)] += source[to];
+        largest[static_cast<size_t>(from)] =
+            std::max(largest[static_cast<size_t>(from)], source[to]);
+        smallest[static_cast<size_t>(from)] =
+            std::min(smallest[static_cast<size_t>(from)], source[to]);
+        product[static_cast<size_t>(from)] *= source[to];
     });
+    const auto reduced = [&](const char* mode) {
+        return run_twice("scatter_reduce", {x, index, source},
+                         {static_cast<int64_t>(axis), std::string(mode)})[0];
+    };
+    expect_same(reduced("max"), largest, cat("largest, seed ", GetParam()));
+    expect_same(reduced("min"), smallest, cat("smallest, seed ", GetParam()));
+    expect_near(reduced("prod"), {x.type, product}, 1e-5, cat("product, seed ", GetParam()));
     expect_same(run_twice("scatter", {x, index, source}, attrs)[0], set,
                 cat("scatter, seed ", GetParam()));
     expect_near(run_twice("scatter_add", {x, index, source}, attrs)[0], {x.type, add}, 1e-5,

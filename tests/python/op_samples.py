@@ -368,6 +368,12 @@ def _added(x, place, value):
     return x
 
 
+def _least(x, place, value):
+    x = x.copy()
+    np.minimum.at(x, place, value)
+    return x
+
+
 ARRANGEMENT = [
     Sample("reshape", lambda x: F.reshape(x, (2, -1)), lambda x: x.reshape(2, -1), (X,)),
     Sample("transpose", lambda x: F.transpose(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1), (_normal(2, 3, 4),)),
@@ -412,6 +418,7 @@ ARRANGEMENT = [
     Sample("cumprod", lambda x: F.cumprod(x, 1), lambda x: np.cumprod(x, 1), (_between(-2, 2, 3, 7) * (np.arange(7) != 4),)),
     Sample("index_add", lambda x, i, v: F.index_add(x, -1, i, v), lambda x, i, v: _added(x, (slice(None), i), v), (X, np.array([2, 0, 2], np.int32), _normal(3, 3)), (0, 2)),
     Sample("scatter_add", lambda x, i, v: F.scatter_add(x, 1, i, v), lambda x, i, v: _added(x, (np.arange(3)[:, None], i), v), (X, INDEX, _normal(3, 4)), (0, 2)),
+    Sample("scatter_reduce", lambda x, i, v: F.scatter_reduce(x, 1, i, v, "min"), lambda x, i, v: _least(x, (np.arange(3)[:, None], i), v), (X, INDEX, _normal(3, 4)), (0, 2)),
     Sample("bincount", lambda i: F.bincount(i, length=9), lambda i: np.bincount(i, minlength=9), (INDEX.ravel(),), ()),
     Sample("bincount_weighted", lambda i, w: F.bincount(i, w, length=4), np.bincount, (LABEL, _normal(3)), (1,)),
     Sample("searchsorted", F.searchsorted, np.searchsorted, (np.sort(X.ravel()), np.append(X.ravel()[::3], [-9, 9]).astype(np.float32)), ()),

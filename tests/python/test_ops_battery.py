@@ -182,6 +182,7 @@ CONV = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 2}
 POOL = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0)}
 KEY = np.array([1, 2, 3, 4], np.int32)
 CUBE = normal(2, 3, 4)
+LEANING = np.float32([[0.1, 2, -1], [3, 0.5, 1], [-2, 1, 4]])  # its rows are exchanged
 POSITIVE_DEFINITE = np.cov(normal(3, 9)).astype(np.float32) + np.eye(3, dtype=np.float32)
 SPECTRUM = (X + 1j * Y).astype(np.complex64)
 
@@ -199,6 +200,25 @@ def along(x, index, axis, value, add=False):
     places = list(np.indices(index.shape))
     places[axis] = index
     return changed(x, tuple(places), value, add)
+
+
+def combined(function, x, index, axis, value):
+    """What the function makes of x and of all values that go to its places."""
+    x, places = x.copy(), list(np.indices(index.shape))
+    places[axis] = index
+    function.at(x, tuple(places), value)
+    return x
+
+
+def eliminated(x):
+    """The triangles of p x = l u in one matrix, and the pivots, counted from 1."""
+    a, pivots = x.astype(np.float64), np.arange(len(x), dtype=np.int32)
+    for c in range(len(a)):
+        pivots[c] = c + np.abs(a[c:, c]).argmax()
+        a[[c, pivots[c]]] = a[[pivots[c], c]]
+        a[c + 1 :, c] /= a[c, c]
+        a[c + 1 :, c + 1 :] -= np.outer(a[c + 1 :, c], a[c, c + 1 :])
+    return a, pivots + 1
 
 
 def windows(x, fill):
@@ -347,6 +367,8 @@ OTHERS = [
     Row("gather", lambda x, i: np.take_along_axis(x, i, 1), (X, INDEX), {"axis": 1}, (0,)),
     Row("scatter", lambda x, i, v: along(x, i, 1, v), (X, np.array([[0, 2], [3, 1]], np.int32), normal(2, 2)), {"axis": 1}, (0, 2)),
     Row("scatter_add", lambda x, i, v: along(x, i, 1, v, True), (X, INDEX, Y), {"axis": 1}, (0, 2)),
+    *(Row("scatter_reduce", lambda x, i, v, f=f: combined(f, x, i, 1, v), (X, INDEX, Y), {"axis": 1, "mode": mode}, (0, 2), smooth=mode == "prod", tolerance=1e-6)
+        for mode, f in [("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)]),
     Row("mask_select", lambda x, m: (x[m], np.flatnonzero(m)), (X, X > 0), grad=(0,)),
     Row("nonzero", lambda m: np.argwhere(m), (X > 0,)),
     Row("fixed_batch", lambda x: x, (X,), {"batch": len(X), "line": "train.py:3"}, (0,)),
@@ -376,6 +398,10 @@ OTHERS = [
     Row("qr", np.linalg.qr, (normal(4, 3),), {"complete": 0}, (0,), tolerance=1e-5),
     Row("slogdet", lambda x: np.linalg.slogdet(x), (POSITIVE_DEFINITE,), tolerance=1e-5),
     Row("solve", np.linalg.solve, (POSITIVE_DEFINITE, normal(3, 2)), grad=(0, 1), smooth=True, tolerance=1e-5),
+    *(Row("solve_triangular", lambda a, b, cut=cut: np.linalg.solve(cut(a), b), (POSITIVE_DEFINITE, normal(3, 2)), {"upper": upper}, (0, 1), smooth=True, tolerance=1e-5)
+        for upper, cut in enumerate((np.tril, np.triu))),
+    Row("exchanged_rows", lambda i: np.array([[2, 0, 3, 1], [0, 1, 2, 3]]), (np.array([[3, 3, 4, 4], [1, 2, 3, 4]], np.int32),)),
+    Row("lu", eliminated, (LEANING,), grad=(0,), smooth=True, tolerance=1e-5),
     Row("fft", lambda x: np.fft.fft(x) / 2, (SPECTRUM,), {"scale": 0.5}), Row("rfft", np.fft.rfft, (X,)), Row("irfft", lambda x: 7 * np.fft.irfft(x, n=7), (SPECTRUM,), {"n": 7}),
     Row("conv", convolved, (IMAGE, KERNEL), CONV, (0, 1), smooth=True, tolerance=1e-5),
     Row("dequantize_blocks", unblocked, (BLOCKS,), {"bits": 4}),

@@ -22,7 +22,7 @@ BIG = 2**53 + 1  # which no double holds
 # What moves, counts or orders elements is exact in 64 bits; these may not refuse.
 COMPUTE = {
     "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_mean", "argmax", "argmin", "sort", "topk", "cumsum", "index_get", "index_set", "index_add",
-    "gather", "scatter", "scatter_add", "concat", "slice", "slice_set", "pad", "pad_grad", "transpose", "reshape", "broadcast_to", "mask_select", "relayout",
+    "gather", "scatter", "scatter_add", "scatter_reduce", "concat", "slice", "slice_set", "pad", "pad_grad", "transpose", "reshape", "broadcast_to", "mask_select", "relayout",
     "identity",
 } | {row.op for row in ELEMENTWISE}  # fmt: skip
 
@@ -161,6 +161,25 @@ def test_integers_add_up_at_places():
     zero, index, value = Tensor(np.zeros(3), dtype="int64"), Tensor(places, dtype="int64"), Tensor(values, dtype="int64")
     np.testing.assert_array_equal(ops.scatter_add(zero, index, value, axis=0).numpy(), x)
     np.testing.assert_array_equal(ops.index_add(zero, value, index, axes=(0,)).numpy(), x)
+
+
+@BACKENDS
+@pytest.mark.parametrize(("a", "b"), [((5, 7), (7, 3)), ((2, 1, 4, 6), (3, 6, 40)), ((1, 9), (9, 1)), ((3, 0), (0, 2))])
+def test_products_of_integers_wrap(backend, a, b):
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-(2**63), 2**63 - 1, shape) for shape in (a, b))
+    if on_gpu():
+        with pytest.raises(TypeError, match=REFUSES):
+            ops.matmul(Tensor(x, dtype="int64"), Tensor(y, dtype="int64")).numpy()
+        return
+    for turned in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        given = [Tensor(np.ascontiguousarray(each.swapaxes(-1, -2)) if turn else each, dtype="int64") for each, turn in zip((x, y), turned)]
+
+        def product(x, y, turned=turned):
+            return ops.matmul(x, y, transpose_a=turned[0], transpose_b=turned[1]) + 1
+
+        for function in (product, trace(product, symbolic=True, opt_level=3)):
+            np.testing.assert_array_equal(function(*given).numpy(), x @ y + 1)
 
 
 def test_where_64_bits_come_from():

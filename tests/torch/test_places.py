@@ -1,6 +1,7 @@
 """Operations that read and write at places, reduce, sort and compute special functions: none is left to torch, and results and gradients are torch's."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -75,10 +76,27 @@ def test_elements_at_a_mask(shape):
 
 
 @pytest.mark.parametrize("include_self", [True, False])
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "prod"])
 def test_reductions_to_places(reduce, include_self):
     agree(lambda x, values, where: x.scatter_reduce(1, where, values, reduce, include_self=include_self), floats(3, 4), floats(3, 5), whole(4, 3, 5))
     agree(lambda x, values, where: x.scatter_reduce(-1, where, values, reduce, include_self=include_self), whole(9, 4, 4) - 5, whole(9, 3, 5), whole(4, 3, 5))
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["mean", "amax", "amin", "prod"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
+def test_reductions_of_slices_to_places(reduce, include_self, dtype):
+    x, values, where = (whole(5, 3, 4) - 2).to(dtype), (whole(4, 3, 6) - 2).to(dtype), torch.tensor([0, 2, 2, 0, 0, 1])
+    given = [each.requires_grad_() for each in (x, values)] if dtype is torch.float32 else [x, values]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="index_reduce")
+        agree(lambda x, values, where: x.index_reduce(1, where, values, reduce, include_self=include_self), *given, where)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_extrema_of_places_are_nan_where_one_is(reduce):
+    x, values = with_nan(floats(3, 4), 1), with_nan(floats(3, 5), 2)
+    agree(lambda x, values, where: x.scatter_reduce(1, where, values, reduce), x, values, whole(4, 3, 5))
 
 
 @pytest.mark.parametrize("right", [False, True])

@@ -141,6 +141,76 @@ Prepared prepare_slogdet(const OpCall& call, std::span<const Type>) {
     }, bytes_for(x.count, size));
 }
 
+// Eliminates with row pivots in place; row c is exchanged with row pivots[c] - 1.
+void eliminate_in_place(double* a, int32_t* pivots, int64_t n) {
+    for (int64_t c = 0; c < n; ++c) {
+        int64_t pivot = c;
+        for (int64_t r = c + 1; r < n; ++r)
+            if (std::abs(a[r * n + c]) > std::abs(a[pivot * n + c])) pivot = r;
+        pivots[c] = static_cast<int32_t>(pivot + 1);
+        if (a[pivot * n + c] == 0) continue;
+        if (pivot != c) std::swap_ranges(a + c * n, a + (c + 1) * n, a + pivot * n);
+        for (int64_t r = c + 1; r < n; ++r) {
+            const double factor = a[r * n + c] /= a[c * n + c];
+            subtract(a + r * n + c + 1, factor, a + c * n + c + 1, n - c - 1);
+        }
+    }
+}
+
+Prepared prepare_lu(const OpCall& call, std::span<const Type>) {
+    const Matrices x(call.inputs[0].shape);
+    const int64_t n = x.n, size = x.size();
+    return executable([=](void* const* in, void* const* out, void* work) {
+        for_matrices(x.count, size * n, size, work, [&](int64_t k, double* a) {
+            std::copy_n(static_cast<const float*>(in[0]) + k * size, size, a);
+            eliminate_in_place(a, static_cast<int32_t*>(out[1]) + k * n, n);
+            float* lu = static_cast<float*>(out[0]) + k * size;
+            for (int64_t i = 0; i < size; ++i) lu[i] = static_cast<float>(a[i]);
+            return true;
+        });
+    }, bytes_for(x.count, size));
+}
+
+Prepared prepare_exchanged_rows(const OpCall& call, std::span<const Type>) {
+    const Type& x = call.inputs[0];
+    const int64_t n = x.shape[x.rank() - 1], count = n ? x.numel() / n : 0;
+    return executable([=](void* const* in, void* const* out, void*) {
+        const auto* pivots = static_cast<const int32_t*>(in[0]);
+        auto* rows = static_cast<int32_t*>(out[0]);
+        for (int64_t k = 0; k < count; ++k, pivots += n, rows += n) {
+            for (int64_t i = 0; i < n; ++i) {
+                if (pivots[i] < 1 || pivots[i] > n) runtime::refuse_pivot(pivots[i], n);
+                rows[i] = static_cast<int32_t>(i);
+            }
+            for (int64_t i = 0; i < n; ++i) std::swap(rows[i], rows[pivots[i] - 1]);
+        }
+    });
+}
+
+Prepared prepare_solve_triangular(const OpCall& call, std::span<const Type>) {
+    const Matrices a(call.inputs[0].shape), b(call.inputs[1].shape);
+    const bool upper = call.flag("upper"), unit = call.flag("unit");
+    const int64_t n = a.n, k = b.n;
+    return executable([=](void* const* in, void* const* out, void* work) {
+        for_matrices(a.count, n * n * k, b.size(), work, [&](int64_t matrix, double* x) {
+            const float* left = static_cast<const float*>(in[0]) + matrix * a.size();
+            std::copy_n(static_cast<const float*>(in[1]) + matrix * b.size(), b.size(), x);
+            for (int64_t step = 0; step < n; ++step) {
+                const int64_t r = upper ? n - 1 - step : step, first = upper ? r + 1 : 0,
+                              last = upper ? n : r;
+                for (int64_t c = first; c < last; ++c)
+                    subtract(x + r * k, static_cast<double>(left[r * n + c]), x + c * k, k);
+                if (!unit)
+                    for (int64_t i = 0; i < k; ++i)
+                        x[r * k + i] /= static_cast<double>(left[r * n + r]);
+            }
+            float* y = static_cast<float*>(out[0]) + matrix * b.size();
+            for (int64_t i = 0; i < b.size(); ++i) y[i] = static_cast<float>(x[i]);
+            return true;
+        });
+    }, bytes_for(a.count, b.size()));
+}
+
 // --- qr -------------------------------------------------------------------------------------
 
 // Column c of the `columns` columns (each m elements, one after the other) gets zeros below the
@@ -213,6 +283,9 @@ void register_decomposition_kernels() {
     register_kernel("qr", prepare_qr);
     register_kernel("slogdet", prepare_slogdet);
     register_kernel("solve", prepare_solve);
+    register_kernel("lu", prepare_lu);
+    register_kernel("exchanged_rows", prepare_exchanged_rows);
+    register_kernel("solve_triangular", prepare_solve_triangular);
 }
 
 }  // namespace megjit::cpu

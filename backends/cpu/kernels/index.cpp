@@ -377,6 +377,54 @@ Prepared prepare_scatter_add(const OpCall& call, std::span<const Type> outputs) 
     });
 }
 
+// NaN wins.
+struct Larger {
+    template <class C>
+    C operator()(C a, C b) const {
+        return b > a || b != b ? b : a;
+    }
+};
+struct Smaller {
+    template <class C>
+    C operator()(C a, C b) const {
+        return b < a || b != b ? b : a;
+    }
+};
+struct Times {
+    template <class C>
+    C operator()(C a, C b) const {
+        if constexpr (std::is_integral_v<C>) {  // products wrap
+            using Natural = std::make_unsigned_t<decltype(a * b)>;
+            return static_cast<C>(static_cast<Natural>(a) * static_cast<Natural>(b));
+        } else return a * b;
+    }
+};
+
+template <class Combine>
+Prepared prepare_combine(const OpCall& call, const Type& result, const Combine& combine) {
+    const Along a = plan_along(call);
+    const int64_t n = result.numel();
+    return with_real(result.dtype, [&]<class T>(std::type_identity<T>) -> Prepared {
+        return executable([=](void* const* in, void* const* out, void* work) {
+            const auto* index = static_cast<const int32_t*>(in[1]);
+            const T* source = static_cast<const T*>(in[2]);
+            check_places(a.op, index, a.elements, a.axis, a.extent);
+            with_sums<T>(in[0], out[0], n, static_cast<float*>(work), [&]<class C>(C* y) {
+                over_lines(a, index, [=](int64_t to, int64_t at) {
+                    y[to] = combine(y[to], static_cast<C>(widen(source[at])));
+                });
+            });
+        }, sums_bytes(result), true);
+    });
+}
+
+Prepared prepare_scatter_reduce(const OpCall& call, std::span<const Type> outputs) {
+    const std::string& mode = call.text("mode");
+    if (mode == "max") return prepare_combine(call, outputs[0], Larger{});
+    if (mode == "min") return prepare_combine(call, outputs[0], Smaller{});
+    return prepare_combine(call, outputs[0], Times{});
+}
+
 Prepared prepare_checked_index(const OpCall& call, std::span<const Type> outputs) {
     const int64_t n = outputs[0].numel(), axis = call.integer("axis"),
                   extent = call.integer("extent");
@@ -483,6 +531,7 @@ void register_index_kernels() {
     register_kernel("gather", prepare_gather);
     register_kernel("scatter", prepare_scatter);
     register_kernel("scatter_add", prepare_scatter_add);
+    register_kernel("scatter_reduce", prepare_scatter_reduce);
     register_kernel("checked_index", prepare_checked_index);
     register_kernel("checked_label", prepare_checked_label);
     register_kernel("coordinates", prepare_coordinates);

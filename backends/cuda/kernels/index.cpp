@@ -1,5 +1,5 @@
 // backends/cuda/kernels/index.cpp -- index_get, index_set, index_add, gather, scatter, scatter_add,
-// and the ops that need only places.
+// scatter_reduce, and the ops that need only places.
 #include <algorithm>
 #include <array>
 
@@ -51,7 +51,9 @@ struct Plan {
         };
     }
     int64_t largest() const { return std::max({count, access.places, x_elements}); }
-    SourceKernel kernel(Gpu& gpu, const char* entry, std::string unit, std::string type) const {
+    // combine: what the kernel "combine" computes of two values.
+    SourceKernel kernel(Gpu& gpu, const char* entry, std::string unit, std::string type,
+                        std::string combine = "plus") const {
         return SourceKernel(gpu, with_prelude(texts::index), entry,
                             {{"INDEX", index_type(largest())},
                              {"INDICES", cat(indices)},
@@ -59,6 +61,7 @@ struct Plan {
                              {"REST_RANK", cat(rest_rank)},
                              {"ALONG", along ? "1" : "0"},
                              {"UNIT", std::move(unit)},
+                             {"COMBINE", std::move(combine)},
                              {"T", std::move(type)}});
     }
 };
@@ -118,7 +121,8 @@ Plan plan_indices(const OpCall& call, size_t first) {
     return plan;
 }
 
-// Plans gather, scatter and scatter_add: each element of the index is a place of its own.
+// Plans gather, scatter, scatter_add and scatter_reduce: each element of the index is a place of
+// its own.
 Plan plan_along(const OpCall& call) {
     const Shape &x = call.inputs[0].shape, &index = call.inputs[1].shape;
     const int axis =
@@ -223,7 +227,14 @@ Prepared prepare_set(CudaDevice& device, const OpCall& call, std::span<const Typ
     }, cleared, true);
 }
 
-Prepared prepare_add(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
+// Returns the function of index.cu that combines the values of one place.
+std::string combine_of(const OpCall& call) {
+    if (call.op.name != "scatter_reduce") return "plus";
+    const std::string& mode = call.text("mode");
+    return mode == "max" ? "larger" : mode == "min" ? "smaller" : "times";
+}
+
+Prepared prepare_combine(CudaDevice& device, const OpCall& call, std::span<const Type> outputs) {
     const bool is_indexed = call.op.name == "index_add",
                is_complex = outputs[0].dtype == DType::c64;
     const size_t value = is_indexed ? 1 : 2, bytes = outputs[0].bytes();
@@ -232,7 +243,8 @@ Prepared prepare_add(CudaDevice& device, const OpCall& call, std::span<const Typ
     check_sizes(plan);
     const std::string type = is_complex ? "float" : storage_type(outputs[0].dtype);
     const SourceKernel find = plan.kernel(device.gpu(), "find_words", "u32", type),
-                       add = plan.kernel(device.gpu(), "add", "u32", type);
+                       combine =
+                           plan.kernel(device.gpu(), "combine", "u32", type, combine_of(call));
     const WordSort sort(device.gpu(), 1, plan.access.places);
     return executable([=](CudaStream& stream, void* const* in, void* const* out, void* work) {
         void* const words = at(work, kBadBytes);
@@ -244,8 +256,8 @@ Prepared prepare_add(CudaDevice& device, const OpCall& call, std::span<const Typ
                         static_cast<Index>(plan.access.places), words, work, fault);
             const void* const sorted = sort(stream, words);
             if (in[0] != out[0]) stream.copy(out[0], in[0], bytes);
-            add.launch(stream, blocks_for(plan.count), access, static_cast<Index>(plan.count),
-                       sorted, work, in[value], out[0]);
+            combine.launch(stream, blocks_for(plan.count), access, static_cast<Index>(plan.count),
+                           sorted, work, in[value], out[0]);
         });
     }, kBadBytes + sort.bytes(), true);
 }
@@ -341,8 +353,9 @@ void register_index_kernels() {
     register_kernel("gather", prepare_get);
     register_kernel("index_set", prepare_set);
     register_kernel("scatter", prepare_set);
-    register_kernel("index_add", prepare_add);
-    register_kernel("scatter_add", prepare_add);
+    register_kernel("index_add", prepare_combine);
+    register_kernel("scatter_add", prepare_combine);
+    register_kernel("scatter_reduce", prepare_combine);
     register_kernel("checked_index", prepare_checked_index);
     register_kernel("checked_label", prepare_checked_label);
     register_kernel("coordinates", prepare_coordinates);

@@ -1,6 +1,6 @@
 // backends/cuda/kernels/index.cu -- reading and writing at places that int32 tensors name. Before a
-// write all places are looked at, so that one thread alone writes each element: the last place that
-// names it, or the sum over all its places in their order.
+// write all places are looked at, so that one thread alone writes each element: that of the last
+// place that names it, or that of the first one, which combines the values of all in their order.
 
 // x as [pre, places, rest, run]; a place selects a cell of the indexed axes. Strides count runs of
 // x.
@@ -118,18 +118,22 @@ extern "C" __global__ void find_words(Access a, INDEX places, u64* words, u32* b
 
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
 __device__ __forceinline__ i32 plus(i32 a, i32 b) { return (i32)((u32)a + (u32)b); }
+__device__ __forceinline__ float times(float a, float b) { return a * b; }
+__device__ __forceinline__ i32 times(i32 a, i32 b) { return (i32)((u32)a * (u32)b); }
+template <class V> __device__ __forceinline__ V larger(V a, V b) { return b > a || b != b ? b : a; }  // NaN wins
+template <class V> __device__ __forceinline__ V smaller(V a, V b) { return b < a || b != b ? b : a; }
 
-extern "C" __global__ void add(Access a, INDEX count, const u64* words, const u32* bad, const T* value, T* y) {
+extern "C" __global__ void combine(Access a, INDEX count, const u64* words, const u32* bad, const T* value, T* y) {
     if (*bad) return;
     for (INDEX i = first_thread(); i < count; i += all_threads()) {
         const Element element(a, i);  // its place is one of the sorted words
         INDEX k = element.place;
         const u64 cell = words[k] >> 32;
-        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // the thread at its first word adds all
+        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // the thread at its first word combines all
         T* const to = y + element.in_x(a, place_of(a, (INDEX)(u32)words[k], {}).row);
-        auto sum = widen(*to);
+        auto all = widen(*to);
         for (; k < (INDEX)a.places && words[k] >> 32 == cell; ++k)
-            sum = plus(sum, widen(value[element.in_value(a, (INDEX)(u32)words[k])]));
-        narrow(sum, to);
+            all = COMBINE(all, widen(value[element.in_value(a, (INDEX)(u32)words[k])]));
+        narrow(all, to);
     }
 }

@@ -29,7 +29,8 @@ Prepared prepare_matinv(CudaDevice& device, const OpCall& call, std::span<const 
 
 void register_linalg_kernels() {
     register_kernel("matinv", prepare_matinv);
-    for (const char* op : {"svd", "cholesky", "eigh", "qr", "slogdet", "solve"})
+    for (const char* op : {"svd", "cholesky", "eigh", "qr", "slogdet", "solve", "lu",
+                           "exchanged_rows", "solve_triangular"})
         register_kernel(op, host_round_trip);
 }
 

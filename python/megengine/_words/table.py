@@ -139,7 +139,7 @@ index_select take choose select: x[index], or x[:, index] and so on
 take_along_axis take_along_dim: F.gather(x, axis, index)
 narrow: x[:, start:start + length]
 slice_scatter select_scatter diagonal_scatter as_strided_scatter: x[...] = on a copy of x, with the same index
-scatter_reduce index_reduce segment_reduce: F.scatter_add or F.index_add for sums; F.one_hot and F.max for extrema
+index_reduce segment_reduce: F.index_add for sums; F.scatter_reduce for extrema and products
 delete: F.concat of the slices that stay, or x[mask]
 insert: F.concat of slices and what comes between
 flip fliplr flipud: x[::-1], or x[:, ::-1] and so on
@@ -586,7 +586,7 @@ is_complex is_conj is_cpu is_cuda is_distributed is_inference is_ipu is_maia is_
 is_sparse_csr is_vulkan is_xla is_xpu isinf isnan layout lerp less less_equal lgamma log log1p log_softmax logaddexp logical_and logical_not logical_or
 logical_xor logsumexp lstsq lu matrix_power maximum minimum mtia mvlgamma narrow_copy neg nextafter not_equal orgqr ormqr polygamma prelu
 q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qr qscheme real relu resize_as_sparse resolve_conj resolve_neg
-roll round row_indices scatter scatter_add sigmoid sign sin sinh slice_inverse slogdet smm softmax solve sort sparse_dim sparse_mask sparse_resize
+roll round row_indices scatter scatter_add scatter_reduce sigmoid sign sin sinh slice_inverse slogdet smm softmax solve sort sparse_dim sparse_mask sparse_resize
 sparse_resize_and_clear split sqrt square squeeze sspaddmm std storage storage_type svd swapaxes tan tanh tile to_sparse to_sparse_bsc to_sparse_bsr
 to_sparse_coo to_sparse_csc to_sparse_csr tril triu unbind unique untyped_storage values volatile where xpu
 """

@@ -251,10 +251,10 @@ def _written(call: _Call, attrs: _Attrs) -> _Result:
 RULES: dict[str, _Rule] = {row["name"]: _elementwise for row in _core.op_table() if row["elementwise"]}
 RULES |= dict.fromkeys(
     ("argmax", "argmin", "concat", "cumsum", "even_max", "even_min", "gather", "log_softmax", "reduce_max", "reduce_mean", "reduce_min",
-     "reduce_prod", "reduce_sum", "reduce_variance", "scatter", "scatter_add", "softmax", "sort", "topk"), _along,
+     "reduce_prod", "reduce_sum", "reduce_variance", "scatter", "scatter_add", "scatter_reduce", "softmax", "sort", "topk"), _along,
 )  # fmt: skip
 RULES |= dict.fromkeys(
-    ("checked_index", "checked_label", "cholesky", "complex", "copy_to", "eigh", "fft", "imag", "irfft", "matinv", "one_hot", "qr", "real",
+    ("checked_index", "checked_label", "cholesky", "complex", "copy_to", "eigh", "exchanged_rows", "fft", "imag", "irfft", "lu", "matinv", "one_hot", "qr", "real",
      "rfft", "slogdet", "svd"), _whole,
 )  # fmt: skip
 RULES |= dict.fromkeys(
@@ -263,5 +263,5 @@ RULES |= dict.fromkeys(
 RULES |= {
     "attention": _attention, "broadcast_to": _broadcast, "conv": _convolved, "index_add": _written, "index_get": _indexed, "index_set": _written,
     "layer_norm": _layer_norm, "matmul": _product, "pad": _padded, "reshape": _to_shape, "slice": _region, "slice_set": _region,
-    "solve": _solved, "transpose": _permute,
+    "solve": _solved, "solve_triangular": _solved, "transpose": _permute,
 }  # fmt: skip

@@ -1,5 +1,5 @@
-"""Adds at places that indices name: `index_add`, `scatter_add`, `bincount`. A place that occurs
-twice gets both values.
+"""Adds at places that indices name, and reduces to them by extrema and products: `index_add`,
+`scatter_add`, `scatter_reduce`, `bincount`. A place that occurs twice gets both values.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from ..core.tensor.shapes import full_like, normalize_axis
 from ..tensor import Tensor
 from ._select import as_index, scatter_operands
 
-__all__ = ["bincount", "index_add", "scatter_add"]
+__all__ = ["bincount", "index_add", "scatter_add", "scatter_reduce"]
 
 
 def index_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
@@ -104,6 +104,55 @@ def scatter_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor
     """
     axis, index, source = scatter_operands(inp, axis, index, source, "scatter_add")
     return ops.scatter_add(inp, index, source, axis=axis)
+
+
+def scatter_reduce(inp: Tensor, axis: int, index: Tensor, source: Tensor, mode: str) -> Tensor:
+    """Combines elements of ``inp`` with those of ``source`` that go to their places: for axis 0 and
+    ``mode="max"`` ``out[index[i][j]][j] = max(out[index[i][j]][j], source[i][j])``.
+
+    Equal extrema of a place share its gradient. The gradient of a product is right where factors
+    are 0; its own gradient is not.
+
+    Parameters
+    ----------
+    inp : Tensor
+        Tensor of any shape with real numbers, not bool; it is not changed.
+    axis : int
+        Axis of ``inp``; negative numbers count from the end.
+    index : Tensor
+        Integers, as many axes as inp, and along other axes than ``axis`` no larger.
+    source : Tensor
+        Values, at least as many along each axis as ``index`` has; they are cast to the dtype of
+        ``inp``.
+    mode : str
+        "max", "min" (NaN wins in both) or "prod".
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Raises
+    ------
+    IndexError
+        For an index that the axis does not have.
+    TypeError
+        If ``index`` does not hold integers, and for bool and complex tensors.
+    ValueError
+        For shapes that do not fit and for another mode.
+
+    See Also
+    --------
+    scatter_add : Adds what goes to a place.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> F.scatter_reduce(F.zeros(3), 0, Tensor([2, 0, 2]), Tensor([5.0, -1.0, 7.0]), "max").numpy()
+    array([0., 0., 7.], dtype=float32)
+    """
+    axis, index, source = scatter_operands(inp, axis, index, source, "scatter_reduce")
+    return ops.scatter_reduce(inp, index, source, axis=axis, mode=mode)
 
 
 def bincount(inp: Tensor, weights: Tensor | ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Tensor:

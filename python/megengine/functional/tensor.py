@@ -11,7 +11,7 @@ from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import as_int, as_ints, normalize_axes, normalize_axis
 from ..tensor import Tensor
-from ._adding import bincount, index_add, scatter_add
+from ._adding import bincount, index_add, scatter_add, scatter_reduce
 from ._creation import (
     arange,
     complex,
@@ -34,7 +34,7 @@ from ._select import cond_take, diag, gather, non_zero, scatter, tril, triu, whe
 __all__ = [
     "arange", "bincount", "broadcast_to", "concat", "cond_take", "non_zero", "copy", "cumprod", "cumsum", "diag",
     "expand_dims", "eye", "flatten", "full", "full_like", "gather", "imag", "index_add", "linspace", "meshgrid",
-    "ones", "ones_like", "polar", "repeat", "reshape", "roll", "scatter", "scatter_add", "searchsorted", "split",
+    "ones", "ones_like", "polar", "repeat", "reshape", "roll", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "split",
     "squeeze", "stack", "swapaxes", "tile", "transpose", "tril", "triu", "unbind", "unique", "complex", "real",
     "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -180,7 +180,8 @@ def _gather(emit: Emitter, call: Call) -> str:
     return emit("GatherElements", *call.inputs, axis=call.attrs["axis"])
 
 
-@converts("scatter", "scatter_add")
+@converts("scatter", "scatter_add", "scatter_reduce")
 def _scatter(emit: Emitter, call: Call) -> str:
-    how: dict[str, Any] = {"reduction": "add"} if call.op == "scatter_add" else {}
+    reduction = "add" if call.op == "scatter_add" else call.attrs.get("mode", "").replace("prod", "mul")
+    how: dict[str, Any] = {"reduction": reduction} if reduction else {}
     return emit("ScatterElements", *call.inputs, axis=call.attrs["axis"], **how)

@@ -30,7 +30,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a call 
 # Operations that do not compute float64 here.
 _NOT_IN_DOUBLE = re.compile(r"(addmm|mm|bmm|baddbmm|convolution|_?softmax|_log_softmax|native_.*norm|_scaled_dot|.*pool|upsample|grid_sampler|lstm|gru)")
 # Kernels of these for GPUs have elements of 32 bits at most.
-_NARROW_ON_GPUS = {"sort", "argsort", "topk", "kthvalue", "median", "cumsum", "cumprod", "index_add", "scatter_add", "index_put"}
+_NARROW_ON_GPUS = {"sort", "argsort", "topk", "kthvalue", "median", "cumsum", "cumprod", "index_add", "scatter_add", "scatter_reduce", "index_reduce", "index_put", "mm", "bmm", "addmm", "baddbmm"}
 _TORCHS = os.path.dirname(torch.__file__) + os.sep  # layers, which are not the user's lines
 
 
@@ -202,11 +202,15 @@ def parts_of_result(node: fx.Node) -> list[fx.Node]:
     return [user for user in node.users if user.target is operator.getitem]
 
 
+# torch factorises the transposed matrix where a matrix is contiguous, and the gradient that was traced counts on that.
+_BY_ORDER_OF_MEMORY = {"_linalg_det.default", "_linalg_slogdet.default"}
+
+
 def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:
     """Returns the values that need torch's strides: those that the user's program sees, or all if
     an operation reads memory by strides.
     """
-    reads_memory = any(_reads_by_strides(node) for node in graph.nodes)
+    reads_memory = any(_reads_by_strides(node) or name_of(node) in _BY_ORDER_OF_MEMORY for node in graph.nodes)
     return {node for node in (graph.nodes if reads_memory else seen) if isinstance(node, fx.Node)}
 
 

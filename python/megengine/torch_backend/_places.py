@@ -195,25 +195,15 @@ def _ranks(mask: Tensor, shape: Sequence[int]) -> Tensor:
 # -- reductions to places
 
 
-@along_axis
-def scatter_reduce(x: Tensor, dim: int, where: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-    """Computes sums and means of the values that go to each place, with or without the value there.
-    """
-    if reduce not in ("sum", "mean"):
-        raise Unsupported(f"{reduce}, for which megjit would sort")
-    if not where.size:
-        return x
-    source = source[tuple(map(slice, where._tuple_shape))]
-    total, source = (each.astype("float32") if each.dtype.itemsize < 4 and each.dtype.kind != "i" else each for each in (x, source))
-    ones = F.ones_like(source)
-    if not include_self:
-        total = ops.scatter(total, where, F.zeros_like(source), axis=dim)
-    total = ops.scatter_add(total, where, source, axis=dim)
-    if reduce == "sum":
-        return total
-    counts = ops.scatter_add(F.full(x._tuple_shape, int(include_self), dtype=total.dtype.name), where, ones, axis=dim)
-    counts = F.maximum(counts, F.ones_like(counts))
-    return total // counts if x.dtype.kind in "iu" else total / counts
+def _reduced(name: str) -> Callable[..., Any]:
+    """A reduction to places, but of truth values."""
+
+    def reduce(x: Tensor, *given: Any, **options: Any) -> Any:
+        if x.dtype == np.bool_:
+            raise Unsupported("of truth values")
+        return FUNCTIONS[name](x, *given, **options)
+
+    return along_axis(reduce)
 
 
 def searchsorted(
@@ -301,7 +291,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "unfold": unfold, "diagonal": diagonal, "diagonal_scatter": diagonal_scatter, **dict.fromkeys(("as_strided", "as_strided_copy"), as_strided), "as_strided_scatter": as_strided_scatter,
     "masked_scatter": masked_scatter, "masked_scatter_backward": masked_scatter_backward,
     "scatter.value": along_axis(lambda x, dim, where, value: ops.scatter(x, where, F.full(where._tuple_shape, value, dtype=x.dtype.name), axis=dim)),
-    "scatter.src": _scattered(ops.scatter), "scatter_add": _scattered(ops.scatter_add), "scatter_reduce": scatter_reduce,
+    "scatter.src": _scattered(ops.scatter), "scatter_add": _scattered(ops.scatter_add), **{name: _reduced(name) for name in ("scatter_reduce", "index_reduce")},
     "searchsorted": searchsorted, "bucketize": bucketize,
     "embedding_dense_backward": embedding_backward, "_embedding_bag": embedding_bag,
     "_embedding_bag_backward": embedding_bag_backward, "_embedding_bag_per_sample_weights_backward": embedding_bag_factors_backward,

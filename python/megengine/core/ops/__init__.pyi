@@ -225,6 +225,9 @@ def even_min(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _
 def even_minimum(x: object, y: object, /) -> _Tensor:
     """The smaller one, or NaN. Equal operands share the gradient."""
 
+def exchanged_rows(pivots: object, /) -> _Tensor:
+    """int32: the row that comes to each place by the exchanges that lu tells."""
+
 def exp(x: object, /) -> _Tensor:
     """e to the power x."""
 
@@ -365,6 +368,9 @@ def lstm(gates: object, w_hh: object, h: object, c: object, /, *, reverse: int =
 
 def lstm_grad(activations: object, w_hh: object, c_first: object, c: object, dy: object, /, *dc: object, reverse: int = 0) -> tuple[_Tensor, ...]:
     """Gradients of lstm's gates and first c from those of h and, unless it is left out, of c of each step."""
+
+def lu(x: object, /) -> _Tensor:
+    """The triangles l, with 1 on its diagonal, and u of p x = l u in one matrix, and int32 pivots: row i was exchanged with row pivots[i] - 1, as LAPACK tells it. A pivot of 0 stays in u."""
 
 def mask_select(x: object, mask: object, /) -> tuple[_Tensor, ...]:
     """The elements of x where mask is true, and their int32 indices in row-major order, counted in the flattened tensor."""
@@ -543,6 +549,9 @@ def scatter_add(x: object, index: object, source: object, /, *, axis: int) -> _T
 def scatter_from_root(x: object, /, *after: object, group: str, size: int, is_root: int) -> tuple[_Tensor, ...]:
     """This process's part of the root's x."""
 
+def scatter_reduce(x: object, index: object, source: object, /, *, axis: int, mode: str) -> _Tensor:
+    """x with the largest (mode max), the smallest (min) or the product (prod) of x and all sources that go to x[index[i, j], j] for axis 0, and so on for others. NaN wins, equal extrema share the gradient, and the gradient of a product is right where factors are 0."""
+
 def selu(x: object, /) -> _Tensor:
     """Scaled elu."""
 
@@ -584,6 +593,9 @@ def softplus(x: object, /) -> _Tensor:
 
 def solve(a: object, b: object, /) -> _Tensor:
     """The x with a x = b."""
+
+def solve_triangular(a: object, b: object, /, *, upper: int = 0, unit: int = 0) -> _Tensor:
+    """The x with a x = b, where a is a triangle: `upper` or lower, with 1 on its diagonal (unit) or what stands there. The rest of a is not read, and a 0 on the diagonal gives infinities."""
 
 def sort(x: object, /, *, axis: int = -1, descending: int = 0) -> tuple[_Tensor, ...]:
     """Values in order along an axis and their int32 indices; equal elements keep their order, NaN counts as the largest."""

@@ -216,6 +216,45 @@ def index_add(input, dim, index, source, *, alpha=1):
     return F.index_add(input, dim, index, source if alpha == 1 else source * alpha)
 
 
+_MODES = {"amax": "max", "amin": "min", "prod": "prod"}
+
+
+def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
+    """Sums, means, extrema and products of what goes to a place, with what is there or without."""
+    if not index.size:
+        return input
+    src = src[tuple(map(slice, index._tuple_shape))]
+    if reduce in _MODES:
+        start = input if include_self else F.scatter(F.copy(input), dim, index, F.full(index.shape, _neutral(reduce, input.dtype), dtype=input.dtype))
+        return F.scatter_reduce(start, dim, index, src, _MODES[reduce])
+    is_narrow = input.dtype.itemsize < 4 and input.dtype.kind not in "iu"
+    total, src = (each.astype("float32") if is_narrow else each for each in (input, src))
+    if not include_self:
+        total = F.scatter(F.copy(total), dim, index, F.zeros_like(src))
+    total = F.scatter_add(total, dim, index, src)
+    if reduce == "sum":
+        return total.astype(input.dtype)
+    counts = F.scatter_add(F.full(input.shape, int(include_self), dtype=total.dtype), dim, index, F.ones_like(src))
+    counts = F.maximum(counts, F.ones_like(counts))
+    return (total // counts if input.dtype.kind in "iu" else total / counts).astype(input.dtype)
+
+
+def _neutral(reduce: str, dtype: Any) -> float:
+    """The value that a reduction starts from where nothing is there."""
+    if reduce == "prod":
+        return 1
+    if dtype.kind not in "iu":
+        return -math.inf if reduce == "amax" else math.inf
+    limits = np.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def index_reduce(input, dim, index, source, reduce, *, include_self=True):
+    """Reduces slices along an axis to the places of others."""
+    rows = index.reshape(-1, *(1,) * (input.ndim - dim % input.ndim - 1))
+    return scatter_reduce(input, dim, F.broadcast_to(rows, source.shape), source, reduce, include_self=include_self)
+
+
 # -- dtypes ------------------------------------------------------------------------------------------
 
 
@@ -342,6 +381,8 @@ FUNCTIONS = {
     "triu": lambda input, diagonal=0: F.triu(input, diagonal),
     "index_add": index_add,
     "scatter_add": lambda input, dim, index, src: F.scatter_add(input, dim, index, src),
+    "scatter_reduce": scatter_reduce,
+    "index_reduce": index_reduce,
     "bincount": lambda input, weights=None, minlength=0: F.bincount(input, weights, minlength),
     "index_put": index_put,
     "select_scatter": select_scatter,

@@ -43,25 +43,6 @@ def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     return ops.index_get(x, *columns, axes=tuple(range(len(columns))))
 
 
-_COMBINED = {"mul": F.mul, "max": F.maximum, "min": F.minimum}
-
-
-def _combined(x: Tensor, places: np.ndarray, updates: Tensor, reduction: str) -> Tensor:
-    """Writes at flat places, in rounds in which no place stands twice."""
-    flat, updates = F.reshape(x, (-1,)), F.reshape(updates, (-1,))
-    places = places.reshape(-1)
-    order = np.argsort(places, kind="stable")
-    starts = np.searchsorted(places[order], places[order])
-    rounds = np.empty_like(order)
-    rounds[order] = np.arange(order.size) - starts  # number of earlier occurrences of the place
-    for number_of_round in range(int(rounds.max(initial=-1)) + 1):
-        chosen = np.flatnonzero(rounds == number_of_round).astype(np.int32)
-        there, fresh = Tensor(places[chosen].astype(np.int32)), ops.index_get(updates, Tensor(chosen), axes=(0,))
-        held = ops.index_get(flat, there, axes=(0,))
-        flat = ops.index_set(flat, _COMBINED[reduction](held, fresh).astype(flat.dtype), there, axes=(0,))
-    return F.reshape(flat, x._tuple_shape)
-
-
 @counterpart("ScatterElements", "Scatter")
 def scatter_elements(x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none") -> Tensor:
     axis = axis_of(axis, x.ndim)
@@ -69,10 +50,7 @@ def scatter_elements(x: Tensor, indices: Tensor, updates: Tensor, *, axis: int =
         return ops.scatter(x, _places(indices), updates, axis=axis)
     if reduction == "add":
         return ops.scatter_add(x, _places(indices), updates, axis=axis)
-    held = indices.numpy() % x.shape[axis]
-    lines: Any = np.indices(held.shape, sparse=True)
-    grid = [held if a == axis else line for a, line in enumerate(lines)]
-    return _combined(x, np.ravel_multi_index(np.broadcast_arrays(*grid), x._tuple_shape), updates, reduction)
+    return ops.scatter_reduce(x, _places(indices), updates, axis=axis, mode=reduction.replace("mul", "prod"))
 
 
 @counterpart("ScatterND")
@@ -86,7 +64,9 @@ def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = 
     behind: Any = x.shape[depth:]
     inner = math.prod(behind)
     outer = np.ravel_multi_index(tuple(np.moveaxis(held % np.asarray(x.shape[:depth]), -1, 0)), x._tuple_shape[:depth])
-    return _combined(x, outer[..., None] * inner + np.arange(inner), updates, reduction)
+    places = Tensor((outer[..., None] * inner + np.arange(inner)).reshape(-1).astype(np.int32))
+    flat = ops.scatter_reduce(F.flatten(x), places, F.flatten(updates), axis=0, mode=reduction.replace("mul", "prod"))
+    return F.reshape(flat, x._tuple_shape)
 
 
 @counterpart("OneHot", plain=(1,))
