@@ -406,11 +406,6 @@ void PlanLadder::note(const MemoryPlan& plan) {
 // The cheapest rung that may fit; where none does, one that may be the smallest: a refusal names
 // the least limit.
 size_t PlanLadder::next_rung() {
-    const auto may_take = [&](size_t rung, size_t bytes) {
-        const double least = rungs_[rung].is_finalist ? kLeastOfFinalist : kLeastOfExpected;
-        return !rungs_[rung].planned_bytes &&
-               least * expected_bytes(rungs_[rung]) <= static_cast<double>(bytes);
-    };
     for (size_t rung = 0; rung < rungs_.size(); ++rung)
         if (may_take(rung, options_.limit)) return rung;
     const bool is_least = rungs_[rung_].planned_bytes == least_->planned_bytes;
@@ -423,7 +418,25 @@ size_t PlanLadder::next_rung() {
                 kNearSmallest * likely_bytes(rungs_[rung]) <= static_cast<double>(least) &&
                 (next == rungs_.size() || likely_bytes(rungs_[rung]) < likely_bytes(rungs_[next])))
                 next = rung;
+    return next < rungs_.size() ? next : least_of_unknown(least);
+}
+
+// By how much the programs of a stage are smaller than expected is known once one beside the plain
+// one was made: the smallest plan of a stage of which none was, where it may take so few bytes.
+size_t PlanLadder::least_of_unknown(size_t bytes) const {
+    size_t next = rungs_.size();
+    for (size_t rung = 1; rung < rungs_.size(); ++rung)
+        if (rungs_[rung].stage != Stage::as_it_is && !family(rungs_[rung].stage).excess &&
+            may_take(rung, bytes) &&
+            (next == rungs_.size() || expected_bytes(rungs_[rung]) < expected_bytes(rungs_[next])))
+            next = rung;
     return next;
+}
+
+bool PlanLadder::may_take(size_t rung, size_t bytes) const {
+    const double least = rungs_[rung].is_finalist ? kLeastOfFinalist : kLeastOfExpected;
+    return !rungs_[rung].planned_bytes &&
+           least * expected_bytes(rungs_[rung]) <= static_cast<double>(bytes);
 }
 
 // 0: no program of its stage has been seen.
@@ -440,7 +453,7 @@ double PlanLadder::expected_bytes(const Rung& rung) const {
 
 double PlanLadder::likely_bytes(const Rung& rung) const {
     return expected_bytes(rung) +
-           (rung.stage == Stage::as_it_is ? 0 : this->family(rung.stage).excess);
+           (rung.stage == Stage::as_it_is ? 0 : this->family(rung.stage).excess.value_or(0));
 }
 
 TransferTimes PlanLadder::transfers() const {

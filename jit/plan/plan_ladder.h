@@ -83,7 +83,8 @@ private:
         size_t planned_bytes = 0;
         size_t peak_bytes = 0;  // as the search has it
         double bytes_by_peak = 1;  // the arena by that
-        double excess = 0;  // bytes that its last program took more than expected
+        // Bytes that its last program took more than expected; nothing: the plain one is the only.
+        std::optional<double> excess = {};
     };
 
     std::vector<uint32_t> order(Stage stage, const memory::RematProblem& problem);
@@ -108,6 +109,8 @@ private:
     Family& family(Stage stage) { return families_[static_cast<size_t>(stage)]; }
     const Family& family(Stage stage) const { return families_[static_cast<size_t>(stage)]; }
     size_t next_rung();
+    bool may_take(size_t rung, size_t bytes) const;  // so few bytes; and is its program not made?
+    size_t least_of_unknown(size_t bytes) const;
     size_t least_bytes() const { return least_ ? least_->planned_bytes : SIZE_MAX; }
     double expected_bytes(const Rung& rung) const;
     // As expected, and as much more as the last program of its stage took more than expected.
