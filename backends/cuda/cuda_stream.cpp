@@ -575,7 +575,7 @@ void CudaStream::check_idle(Result result, const char* call) {
 Ticket CudaStream::record() { return queued_; }
 
 bool CudaStream::is_past(Ticket ticket) {
-    if (!handle_) return true;
+    if (!own_) return true;
     const Entered entered = enter();
     const Lock lock = locked();
     if (ticket <= done_) return true;
@@ -585,7 +585,7 @@ bool CudaStream::is_past(Ticket ticket) {
 }
 
 void CudaStream::synchronize(Ticket ticket) {
-    if (!handle_) return;
+    if (!own_) return;
     const Entered entered = enter();
     Lock lock = locked();
     refuse_dead();
@@ -626,7 +626,7 @@ void CudaStream::tell_failure(void* to) {
 
 // Waits for an event: waiting for a stream that another thread captures would spoil the capture.
 void CudaStream::wait_until_idle() noexcept try {
-    if (!handle_) return;
+    if (!own_) return;
     const Entered entered = enter();
     Event event = nullptr;
     {
