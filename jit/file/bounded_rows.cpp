@@ -57,6 +57,7 @@ bool BoundedRows::keeps_rows(const Node& node, std::span<const Type> recorded,
     if (node.op == &ops::slice())
         return call.integers("begin")[0] == 0 && call.integers("end")[0] == x.shape[0] &&
                call.integers("step")[0] == 1;
+    if (node.op->access == runtime::Access::broadcast) return result.shape == x.shape;
     if (node.op == &ops::concat()) {
         for (size_t i = 0; i < node.inputs.size(); ++i)
             if (!is_bounded(i)) return false;
@@ -82,7 +83,8 @@ bool BoundedRows::fit(Node& node, std::span<const Type> recorded, const Type& re
     if (!keeps_rows(node, recorded, result)) return false;
     const int64_t rows = graph_.type(node.inputs[0]).shape[0];
     if (node.op == &ops::slice()) std::get<std::vector<int64_t>>(node.attrs[1])[0] = rows;
-    if (node.op == &ops::reshape()) std::get<std::vector<int64_t>>(node.attrs[0])[0] = rows;
+    if (node.op == &ops::reshape() || node.op->access == runtime::Access::broadcast)
+        std::get<std::vector<int64_t>>(node.attrs[0])[0] = rows;
     return true;
 }
 

@@ -60,8 +60,10 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
 # -- by elimination, whose pivots are LAPACK's
 
 
-def _lu(x: Tensor) -> tuple[Tensor, Tensor]:
+def _lu(x: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
     _checked(x)
+    if check_errors:
+        raise Unsupported("that raises for a pivot of 0")
     if x._tuple_shape[-1] != x._tuple_shape[-2]:
         raise Unsupported("of matrices that are not square")
     if not x.size:
@@ -93,7 +95,7 @@ def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = Fa
     """(the solution, both triangles, the pivots, which of them is 0)."""
     _checked(b)
     is_vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b._tuple_shape == a._tuple_shape[:-1])
-    lu, pivots = _lu(a)
+    lu, pivots = _lu(a, check_errors)
     y = lu_solve(lu, pivots, F.expand_dims(b, -1) if is_vector else b, left=left or is_vector)
     return F.squeeze(y, -1) if is_vector else y, lu, pivots, _first_zero(lu)
 
@@ -107,7 +109,7 @@ def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     """(both triangles, the pivots, which of them is 0)."""
     if not pivot:
         raise Unsupported("without pivots")
-    lu, pivots = _lu(x)
+    lu, pivots = _lu(x, check_errors)
     return lu, pivots, _first_zero(lu)
 
 
