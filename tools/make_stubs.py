@@ -29,7 +29,7 @@ KINDS = {"int": "int", "float": "float", "ints": "int | Sequence[int]", "str": "
 # Ops with more than one result; the registry learns their number only from infer().
 SEVERAL = {
     "attention", "attention_grad", "attention_grad_of_parts", "attention_of_parts", "lstm", "lstm_grad", "gru", "gru_grad",
-    "batch_norm", "batch_norm_grad", "batch_norm_grad_sums", "batch_norm_stats", "layer_norm", "layer_norm_grad", "mask_select", "sort", "svd", "topk", "eigh", "qr", "slogdet",
+    "batch_norm", "batch_norm_grad", "batch_norm_grad_sums", "batch_norm_stats", "layer_norm", "layer_norm_grad", "mask_select", "sort", "svd", "topk", "eigh", "qr", "slogdet", "lu",
     "all_gather", "all_reduce_max", "all_reduce_min", "all_reduce_prod", "all_reduce_sum", "all_to_all", "broadcast_from_root", "receive_from",
     "reduce_scatter_sum", "scatter_from_root",
 }  # fmt: skip

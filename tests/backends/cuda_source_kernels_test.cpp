@@ -43,9 +43,9 @@ std::vector<std::string> sources() {
     add(copy, "UNIT=u16 T=bf16 MODE=0 PAD_RANK=5");
     add(copy, "UNIT=u16 T=f16 MODE=1 PAD_RANK=8");
     add(copy, "UNIT=u32 T=float MODE=2 PAD_RANK=8");
-    add(index, "INDICES=1 PLACES_RANK=1 REST_RANK=0 ALONG=0 UNIT=uint4 T=float");
-    add(index, "INDICES=8 PLACES_RANK=8 REST_RANK=3 ALONG=0 UNIT=u32 T=i8");
-    add(index, "INDICES=1 PLACES_RANK=4 REST_RANK=0 ALONG=1 UNIT=u16 T=f16");
+    add(index, "INDICES=1 PLACES_RANK=1 REST_RANK=0 ALONG=0 UNIT=uint4 T=float COMBINE=plus");
+    add(index, "INDICES=8 PLACES_RANK=8 REST_RANK=3 ALONG=0 UNIT=u32 T=i8 COMBINE=times");
+    add(index, "INDICES=1 PLACES_RANK=4 REST_RANK=0 ALONG=1 UNIT=u16 T=f16 COMBINE=larger");
     add(labels, "EXTENT=1");
     add(labels, "EXTENT=0 LABEL=u8 T=uint2");
     add(with_prelude(texts::sort), "T=f16");

@@ -14,9 +14,9 @@ protected:
     // exp is read at once and, through a view, in backward, which neg begins.
     static Graph training(bool is_marked) {
         const Graph graph = parse_graph(
-            "%0: f32[1024] = input 0\n%1: f32[1024] = exp %0\n%2: f32[32, 32] = reshape %1 {shape=[32, 32]}\n%3: f32[32, 32] = sin %2\n"
-            "%4: f32[64, 32] = concat %3 %3 {axis=0}\n%5: f32[64, 32] = neg %4\n%6: f32[32, 32] = slice %5 {begin=[0, 0], end=[64, 32], step=[2, 1]}\n"
-            "%7: f32[32, 32] = mul %2 %6\n%8: f32[32, 32] = transpose %7 {perm=[1, 0]}\nreturn %8\n");
+            "%0: f32[1048576] = input 0\n%1: f32[1048576] = exp %0\n%2: f32[1024, 1024] = reshape %1 {shape=[1024, 1024]}\n%3: f32[1024, 1024] = sin %2\n"
+            "%4: f32[2048, 1024] = concat %3 %3 {axis=0}\n%5: f32[2048, 1024] = neg %4\n%6: f32[1024, 1024] = slice %5 {begin=[0, 0], end=[2048, 1024], step=[2, 1]}\n"
+            "%7: f32[1024, 1024] = mul %2 %6\n%8: f32[1024, 1024] = transpose %7 {perm=[1, 0]}\nreturn %8\n");
         Rewriter rewriter(graph);
         for (Node node : graph.nodes()) {
             node.marks.is_offloaded = is_marked && node.op && node.op->name == "reshape";

@@ -463,7 +463,7 @@ def _matmul_of_bytes(a: Application) -> fx.Node | None:
     key = ("MatMulInteger", b.name, zero and zero.name)
     if key not in a.builder.laid_out:
         names = (b.name, f"{b.name}_columns", f"{b.name}_zero")
-        arrays = quantized.signed_factor(b.array, zero and zero.array)
+        arrays = quantized.signed_factor(b.array, None if zero is None else zero.array)
         a.builder.laid_out[key] = [None if array is None else a.builder.store(name, array) for name, array in zip(names, arrays, strict=True)]
     return a.call(quantized.times_bytes, a.tensor(0), *a.builder.laid_out[key], a.input(2) and a.tensor(2))
 

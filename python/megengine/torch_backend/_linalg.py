@@ -8,7 +8,7 @@ which tell what failed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
 # -- by elimination, whose pivots are LAPACK's
 
 
-def _lu(x: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
+def _lu(x: Tensor, check_errors: bool) -> tuple[Tensor, ...]:
     _checked(x)
     if check_errors:
         raise Unsupported("that raises for a pivot of 0")
@@ -113,7 +113,7 @@ def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return lu, pivots, _first_zero(lu)
 
 
-def qr(x: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+def qr(x: Tensor, mode: Literal["reduced", "complete", "r"] = "reduced") -> tuple[Tensor, ...]:
     _checked(x)
     if mode == "r":
         raise Unsupported("without the first factor")

@@ -109,6 +109,8 @@ def angle(x: Tensor) -> Tensor:
 
 def _scaled_sum(product: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     def add(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+        if a.dtype.kind in "iu":
+            beta, alpha = int(beta), int(alpha)
         y = product(a, b)
         y = y if alpha == 1 else y * alpha
         return y if beta == 0 else y + (x if beta == 1 else x * beta)

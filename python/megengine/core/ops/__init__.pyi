@@ -369,7 +369,7 @@ def lstm(gates: object, w_hh: object, h: object, c: object, /, *, reverse: int =
 def lstm_grad(activations: object, w_hh: object, c_first: object, c: object, dy: object, /, *dc: object, reverse: int = 0) -> tuple[_Tensor, ...]:
     """Gradients of lstm's gates and first c from those of h and, unless it is left out, of c of each step."""
 
-def lu(x: object, /) -> _Tensor:
+def lu(x: object, /) -> tuple[_Tensor, ...]:
     """The triangles l, with 1 on its diagonal, and u of p x = l u in one matrix, and int32 pivots: row i was exchanged with row pivots[i] - 1, as LAPACK tells it. A pivot of 0 stays in u."""
 
 def mask_select(x: object, mask: object, /) -> tuple[_Tensor, ...]:

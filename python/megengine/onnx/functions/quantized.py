@@ -93,9 +93,9 @@ def _signed(x: Tensor, zero_point: Tensor | None, axis: int) -> tuple[Tensor, Te
 def signed_factor(b: np.ndarray, zero_point: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Returns a right factor [..., k, n] of bytes as int8, the sums of its columns, and its zero points, None for zeros."""
     shift = 128 if b.dtype == np.uint8 else 0
-    zero = np.int32(0 if zero_point is None else zero_point) - np.int32(shift)
+    zero = np.asarray(0 if zero_point is None else zero_point, np.int32) - np.int32(shift)
     moved = b.astype("int32") - shift
-    return moved.astype("int8"), moved.sum(-2, keepdims=True, dtype="int32"), zero if zero.any() else None
+    return moved.astype("int8"), np.asarray(moved.sum(-2, keepdims=True, dtype="int32")), np.asarray(zero) if zero.any() else None
 
 
 @wrap
