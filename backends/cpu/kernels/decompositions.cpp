@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "backends/cpu/elements.h"
+#include "backends/cpu/kernels/pivots.h"
 #include "runtime/ops/linalg.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/linalg.inl"
@@ -81,9 +82,7 @@ void subtract(double* from, double factor, const double* row, int64_t n) {
 int eliminate(double* a, double* b, int64_t n, int64_t k) {
     int sign = 1;
     for (int64_t c = 0; c < n; ++c) {
-        int64_t pivot = c;
-        for (int64_t r = c + 1; r < n; ++r)
-            if (std::abs(a[r * n + c]) > std::abs(a[pivot * n + c])) pivot = r;
+        const int64_t pivot = pivot_of(a, n, c);
         if (a[pivot * n + c] == 0) return 0;
         if (pivot != c) {
             std::swap_ranges(a + c * n, a + (c + 1) * n, a + pivot * n);
@@ -144,9 +143,7 @@ Prepared prepare_slogdet(const OpCall& call, std::span<const Type>) {
 // Eliminates with row pivots in place; row c is exchanged with row pivots[c] - 1.
 void eliminate_in_place(double* a, int32_t* pivots, int64_t n) {
     for (int64_t c = 0; c < n; ++c) {
-        int64_t pivot = c;
-        for (int64_t r = c + 1; r < n; ++r)
-            if (std::abs(a[r * n + c]) > std::abs(a[pivot * n + c])) pivot = r;
+        const int64_t pivot = pivot_of(a, n, c);
         pivots[c] = static_cast<int32_t>(pivot + 1);
         if (a[pivot * n + c] == 0) continue;
         if (pivot != c) std::swap_ranges(a + c * n, a + (c + 1) * n, a + pivot * n);

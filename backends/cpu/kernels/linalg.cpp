@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "backends/cpu/elements.h"
+#include "backends/cpu/kernels/pivots.h"
 #include "runtime/ops/linalg.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/linalg.inl"
@@ -20,9 +21,7 @@ bool invert(double* a, double* inverse, int64_t n) {
     std::fill_n(inverse, n * n, 0.0);
     for (int64_t i = 0; i < n; ++i) inverse[i * n + i] = 1;
     for (int64_t c = 0; c < n; ++c) {
-        int64_t pivot = c;
-        for (int64_t r = c + 1; r < n; ++r)
-            if (std::abs(a[r * n + c]) > std::abs(a[pivot * n + c])) pivot = r;
+        const int64_t pivot = pivot_of(a, n, c);
         if (a[pivot * n + c] == 0) return false;
         if (pivot != c) {
             std::swap_ranges(a + c * n, a + (c + 1) * n, a + pivot * n);

@@ -20,6 +20,12 @@ constexpr int64_t kShort = 32;
 // Each run reads all of b, which is in the cache then.
 constexpr size_t kMostRead = size_t{512} << 10;  // in bytes
 
+// Returns the length of the next run where so many rows are left.
+int64_t run_of(int64_t left) {
+    return left <= kShort ? left
+                          : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(left)));
+}
+
 // Another product whose first operand and result have so many rows.
 struct OfRows {
     OfRows(const OpCall& call, const Type& result, const MatmulProblem& p, int64_t rows)
@@ -85,9 +91,8 @@ private:
 // Without AVX-512 oneDNN's code serves any number of rows.
 int64_t longest_run(const MatmulProblem& p, runtime::DType dtype) {
     const size_t read = static_cast<size_t>(p.k * p.n) * size_of(dtype);
-    if (!runtime::has_avx512() || !p.batch.empty() || p.ta || p.m <= kShort || read > kMostRead)
-        return p.m;
-    return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(p.m)));
+    if (!runtime::has_avx512() || !p.batch.empty() || p.ta || read > kMostRead) return p.m;
+    return run_of(p.m);
 }
 
 Prepared by_row_runs(const OpCall& call, std::span<const Type> outputs, const MatmulProblem& p) {
@@ -95,8 +100,7 @@ Prepared by_row_runs(const OpCall& call, std::span<const Type> outputs, const Ma
     if (rows == p.m || call.inputs.size() > RunsExecutable::kMostInputs) return nullptr;
     std::vector<RunsExecutable::Run> runs;
     for (int64_t left = p.m; left > 0; left -= rows) {
-        rows = left <= kShort ? left
-                              : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(left)));
+        rows = run_of(left);
         const OfRows run(call, outputs[0], p, rows);
         runs.push_back(
             {runtime::PreparedOps::instance().executable({call.op, call.attrs, run.inputs},

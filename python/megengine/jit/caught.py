@@ -1,4 +1,6 @@
-"""Errors of operations that a body catches while it is recorded for dump: the shapes that raised them are taken for numbers."""
+"""Notes errors of operations that a body catches while it is recorded for dump: the shapes that
+raised them are taken for numbers.
+"""
 
 import contextlib
 import sys
@@ -10,13 +12,14 @@ from .. import _core
 from ..core._origin import PACKAGE
 from ..tensor import Tensor
 
-# IndexError may be of values, too: of a place beyond the end.
+# An IndexError may follow from values, too: from a place beyond the end.
 _ERRORS = (ValueError, IndexError, TypeError, RuntimeError)
 
 
 @contextlib.contextmanager
 def noting_caught_errors() -> Iterator[None]:
-    """Notes the tensors of each call that raises an error in code of the program. Where the error leaves the body, there is no record to note it of.
+    """Notes the tensors of each call that raises an error in code of the program. If the error
+    leaves the body, the recording ends and its notes with it.
 
     A debugger's own trace function stays, and nothing is noted beside it.
     """
@@ -45,7 +48,9 @@ def _leave(frame: FrameType, event: str, arg: Any) -> Any:
 
 
 def _tensors_of(traceback: TracebackType | None) -> list[Tensor]:
-    """The tensors in the package's own calls below the program's. What an operator is given, which Python calls at once, is noted where it is recorded."""
+    """Returns the tensors in the package's own calls below the program's. Python calls operators
+    without such a call: the recorder notes their operands.
+    """
     values: list[Any] = []
     while traceback is not None:
         is_ours = traceback.tb_frame.f_code.co_filename.startswith(PACKAGE)
