@@ -100,8 +100,10 @@ std::vector<jit::Output> Rebound::updates(const Session& session) const {
         return tensor && (jit::FailureRule(tensor->device()).guards_updates() ||
                           (tensor->has_data() && !tensor->storage()->is_owned()));
     };
-    const bool spills = !session.function().options.pipeline.memory.spill.empty();
-    if (entries_.empty() || !(spills || std::ranges::any_of(session.bound(), matters))) return {};
+    const jit::TraceOptions& options = session.function().options;
+    const bool always = !options.pipeline.memory.spill.empty() ||
+                        options.only_plan;  // the plan may be for a device that guards updates
+    if (entries_.empty() || !(always || std::ranges::any_of(session.bound(), matters))) return {};
     std::unordered_map<uint64_t, int> slots;  // by the tensor's id
     for (size_t slot = 0; slot < session.bound().size(); ++slot)
         if (const TensorRef& tensor = session.bound()[slot])

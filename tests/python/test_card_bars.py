@@ -75,7 +75,7 @@ def test_every_step_has_a_modelled_time(plan):
 
 
 def test_launches(plan):
-    assert plan.launches <= 310
+    assert plan.launches <= 314
 
 
 def test_bytes_outside_of_products_and_attention(plan):
@@ -83,7 +83,7 @@ def test_bytes_outside_of_products_and_attention(plan):
 
 
 def test_modelled_time(plan):
-    assert plan.seconds <= 18.4e-3
+    assert plan.seconds <= 18.3e-3
 
 
 def test_bytes_of_the_loss(plan):
@@ -150,9 +150,9 @@ def test_passes_over_activations(resnet):
     assert not plan.unknown
     others = [cost for cost in plan.costs if not cost.ops[0].startswith(("conv", "matmul"))]
     activations = 11_113_984 * 128 * (2 if dtype == "bfloat16" else 4)
-    assert sum(cost.bytes for cost in others) <= (7.8 if dtype == "bfloat16" else 8.55) * activations
-    assert sum(cost.seconds for cost in others) <= (8.0e-3 if dtype == "bfloat16" else 16.7e-3)
-    assert plan.launches <= 485
+    assert sum(cost.bytes for cost in others) <= (7.67 if dtype == "bfloat16" else 8.5) * activations
+    assert sum(cost.seconds for cost in others) <= (7.83e-3 if dtype == "bfloat16" else 16.6e-3)
+    assert plan.launches <= (440 if dtype == "bfloat16" else 392)
 
 
 @pytest.mark.parametrize("dtype, count", [("float32", 8), ("bfloat16", 7)])

@@ -14,7 +14,7 @@ from megengine.amp import autocast
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from megengine.jit.report import StepCost
-from megengine.optimizer import SGD
+from megengine.optimizer import SGD, Adam
 
 CARDS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
@@ -135,3 +135,40 @@ def test_a_residuals_gradient_is_added_and_masked_in_the_gradient_of_a_1x1_convo
 
     ops = [cost.ops[0] for cost in step.on("sm_90").plan(zeros(32, 64, 56, 56)).costs]
     assert ops.count("conv_backward_data_epilogue") == joins and ops.count("conv_stats") == 2
+
+
+@pytest.mark.parametrize("rows, columns", [(8192, 768), (8192, 3072), (128 * 56 * 56, 64)])
+def test_sums_of_columns_have_a_block_for_each_multiprocessor(rows, columns):
+    sums = trace(lambda x: (x * 2).sum(axis=0), symbolic=True, opt_level=3)
+    (cost,) = (cost for cost in sums.on("sm_90").plan(zeros(rows, columns)).costs if cost.launches)
+    assert cost.blocks >= 132
+
+
+def step_with_updates(rule, width=512):
+    """A step of three layers of halves. The gradient of each weight is there before that of the layer below."""
+    net = M.Sequential(*(M.Linear(width, width, bias=False) for _ in range(3)))
+    gm = GradManager().attach(net.parameters())
+
+    @trace(symbolic=True, opt_level=3)
+    def step(x):
+        with gm:
+            with autocast(low_prec_dtype="bfloat16"):
+                y = net(x)
+            gm.backward(y.astype("float32").mean())
+        rule(net.parameters()).step().clear_grad()
+
+    return step
+
+
+@pytest.mark.parametrize("make, bytes_of_weight", [
+    (lambda p: SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4), 18),
+    (lambda p: Adam(p, lr=0.1), 26),
+])  # fmt: skip
+def test_an_update_is_one_kernel_with_the_cast_of_its_gradient(make, bytes_of_weight):
+    """It reads the gradient of halves, the weight and its states, and writes these in place, wherever in backward the gradient was computed: the plan knows
+    which inputs a call replaces."""
+    made = {}
+    step = step_with_updates(lambda p: made.setdefault("rule", make(p)))
+    costs = [cost for cost in step.on("sm_90").plan(zeros(1024, 512)).costs if "fma3" in cost.ops]
+    assert sum(cost.bytes for cost in costs) == pytest.approx(3 * 512 * 512 * bytes_of_weight, rel=1e-3)
+    assert all("cast" in cost.ops for cost in costs)

@@ -135,13 +135,23 @@ public:
     }
 
 private:
-    // Finds which nodes give a new value for an input that they read.
+    // Finds which nodes give a new value for an input that they read, and what they alone take for
+    // it (guard_updates).
     void find_updates(const Step& step) {
-        for (size_t k = 0; k < std::min(step.outputs.size(), graph_.outputs.size()); ++k)
-            for (const ValueId input : graph_.producer(graph_.outputs[k]).inputs)
-                if (const Node& read = graph_.producer(input);
-                    read.kind == NodeKind::input && read.slot == step.outputs[k].replaces)
-                    replaced_.emplace(graph_.value(graph_.outputs[k]).producer, input);
+        for (size_t k = 0; k < std::min(step.outputs.size(), graph_.outputs.size()); ++k) {
+            const NodeId maker = graph_.value(graph_.outputs[k]).producer;
+            const std::vector<ValueId>& inputs = graph_.node(maker).inputs;
+            const auto old = std::ranges::find_if(inputs, [&](ValueId input) {
+                const Node& read = graph_.producer(input);
+                return read.kind == NodeKind::input && read.slot == step.outputs[k].replaces;
+            });
+            if (old == inputs.end()) continue;
+            replaced_.emplace(maker, *old);
+            for (const ValueId input : inputs)
+                if (readers_[at(input)] == std::vector{maker} && last_use_[at(input)] == maker &&
+                    graph_.type(input) == graph_.type(*old))
+                    replaced_.emplace(graph_.value(input).producer, *old);
+        }
     }
 
     int group_of(ValueId id) const { return grouping_.group_of_value(id); }
@@ -321,9 +331,13 @@ private:
     // Does the node replace an input, on a GPU, that all others have read when the group runs?
     bool updates_in_place(NodeId id, int g) const {
         const auto found = replaced_.find(id);
+        const auto replaces_it = [&](NodeId reader) {
+            const auto other = replaced_.find(reader);
+            return other != replaced_.end() && other->second == found->second;
+        };
         return found != replaced_.end() &&
                std::ranges::all_of(readers_[at(found->second)], [&](NodeId reader) {
-            return reader == id || is_read_by_then(reader, g);
+            return replaces_it(reader) || is_read_by_then(reader, g);
         });
     }
 
@@ -485,7 +499,7 @@ private:
         last_use_;  // by value: the last node that reads it; kNever if it outlives the graph
     std::vector<NodeId> use_before_;  // by value: the last but one
     std::vector<std::vector<NodeId>> readers_;  // by value, twice where a node reads it twice
-    std::map<NodeId, ValueId> replaced_;  // by node: the input that its result replaces
+    std::map<NodeId, ValueId> replaced_;  // by node: the input that its result will replace
     std::vector<WeightMakers> makers_;  // by node: makers_of_weights
     std::vector<bool> makes_weights_;  // by node: it makes the weights of a product
     int era_ = 0;  // ops that are no part of a group, so far, and reductions that began one
