@@ -172,3 +172,18 @@ def test_an_update_is_one_kernel_with_the_cast_of_its_gradient(make, bytes_of_we
     costs = [cost for cost in step.on("sm_90").plan(zeros(1024, 512)).costs if "fma3" in cost.ops]
     assert sum(cost.bytes for cost in costs) == pytest.approx(3 * 512 * 512 * bytes_of_weight, rel=1e-3)
     assert all("cast" in cost.ops for cost in costs)
+
+
+def test_the_gradients_of_two_norms_that_are_added_read_theirs_once():
+    """The sums are one kernel, and so are the gradients of both convolutions' results: five passes in place of six."""
+    first, second = M.Conv2d(64, 64, 1, bias=False), M.Conv2d(64, 64, 1, bias=False)
+    norm1, norm2 = M.BatchNorm2d(64), M.BatchNorm2d(64)
+    gm = GradManager().attach([*first.parameters(), *second.parameters()])
+
+    @trace(symbolic=True, opt_level=3)
+    def step(x):
+        with gm:
+            gm.backward(F.relu(norm1(first(x)) + norm2(second(x))).mean())
+
+    passes = [cost.bytes / (4 * 32 * 64 * 56 * 56) for cost in step.on("sm_90").plan(zeros(32, 64, 56, 56)).costs if cost.ops.count("sub") == 6]
+    assert [round(each, 2) for each in passes] == [5]

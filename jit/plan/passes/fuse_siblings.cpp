@@ -2,7 +2,9 @@
 // other, become one. (None does if all readers of the lower one have levels above the other's.) The
 // data are read once, and nothing but rows is written earlier than before. Likewise element-wise
 // groups of few elements whose results one group reads: a kernel's start costs more than their
-// work.
+// work. On a GPU, which waits for memory, also element-wise groups that are the last to read a
+// large value, which then leaves its memory to what is written earlier: the gradients of two norms
+// whose sum was rectified.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -13,6 +15,7 @@ namespace megjit::jit {
 namespace {
 
 constexpr int64_t kSmall = 4096;  // elements of a group that is joined with others of its shape
+constexpr size_t kLarge = size_t{1} << 20;  // bytes; fewer stay in a GPU's cache
 constexpr ptrdiff_t kSiblings = 4;  // how many candidates are looked at
 
 // The first reader of a group.
@@ -23,10 +26,16 @@ struct Reader {
 
 class SiblingJoiner {
 public:
-    explicit SiblingJoiner(Grouping& grouping) : grouping_(grouping), lowest_(lowest_readers()) {}
+    explicit SiblingJoiner(Grouping& grouping)
+        : grouping_(grouping), lowest_(lowest_readers()), readers_(grouping.graph.value_count()) {
+        for (size_t id = 0; id < grouping.graph.nodes().size(); ++id)
+            for (ValueId input : grouping.graph.nodes()[id].inputs)
+                readers_[at(input)].push_back(static_cast<NodeId>(id));
+    }
 
     void run() {
-        std::map<ValueId, std::vector<int>> reducers;  // groups that reduce an operand
+        // By operand: groups that reduce it, and element-wise ones.
+        std::map<ValueId, std::vector<int>> reducers, others;
         std::map<int, std::vector<int>> small;  // small groups, by the group that reads them
         for (int g = 0; g < static_cast<int>(grouping_.groups.size()); ++g) {
             const Group& of = grouping_.group(g);
@@ -34,10 +43,11 @@ public:
             const int reader = lowest_[static_cast<size_t>(g)].group;
             if (!of.reduced && of.shape.numel() <= kSmall && reader != kNoGroup)
                 join_a_sibling(g, small[reader]);
-            if (!of.reduced || of.contracts || !writes_rows_only(g)) continue;
+            if (of.contracts || (of.reduced ? !writes_rows_only(g) : is_on_host())) continue;
             for (ValueId operand : std::vector(of.operands))
                 if (grouping_.graph.type(operand).shape == of.shape &&
-                    join_a_sibling(g, reducers[operand]))
+                    (of.reduced ? join_a_sibling(g, reducers[operand])
+                                : join_a_last_reader(g, operand, others[operand])))
                     break;
         }
     }
@@ -57,6 +67,36 @@ private:
         if (lowest_[static_cast<size_t>(g)].level < lowest.level)
             lowest = lowest_[static_cast<size_t>(g)];
         return true;
+    }
+    bool join_a_last_reader(int g, ValueId operand, std::vector<int>& others) {
+        std::vector<int> fitting;
+        for (const int other : others)
+            if (read_it_last(operand, g, other)) fitting.push_back(other);
+        others.push_back(g);
+        return join_a_sibling(g, fitting);
+    }
+    bool is_on_host() const { return grouping_.graph.device().is_host(); }
+    // Have all others read a large value before these groups, and is it no smaller than what either
+    // of them writes?
+    bool read_it_last(ValueId value, int a, int b) const {
+        const size_t bytes = grouping_.graph.type(value).bytes();
+        const int level = std::min(grouping_.group(a).level, grouping_.group(b).level);
+        const auto has_read = [&](NodeId reader) {
+            const int by = grouping_.group_of[at(reader)];
+            return by == a || by == b || grouping_.level_of(reader) < level;
+        };
+        return bytes >= kLarge && grouping_.graph.producer(value).kind == NodeKind::op &&
+               std::ranges::count(grouping_.graph.outputs, value) == 0 &&
+               bytes_written(a) <= bytes && bytes_written(b) <= bytes &&
+               std::ranges::all_of(readers_[at(value)], has_read);
+    }
+    size_t bytes_written(int g) const {
+        size_t bytes = 0;
+        for (const NodeId id : grouping_.group(g).nodes)
+            if (const ValueId value = grouping_.graph.node(id).outputs[0];
+                grouping_.escapes[at(value)])
+                bytes += grouping_.graph.type(value).bytes();
+        return bytes;
     }
     bool are_siblings(int a, int b) const {
         const Group &x = grouping_.group(a), &y = grouping_.group(b);
@@ -89,6 +129,7 @@ private:
 
     Grouping& grouping_;
     std::vector<Reader> lowest_;  // by group
+    std::vector<std::vector<NodeId>> readers_;  // by value
 };
 
 }  // namespace
