@@ -26,6 +26,8 @@ constexpr Ticket kMarkEvery = 16;
 constexpr size_t kMostWorks = 4096;  // with so much work queued, the host waits for the oldest
 constexpr int kFaults = 1024;  // number in a block
 constexpr size_t kStagingBytes = size_t{8} << 20;
+// So many uploads of so few bytes wait for the work behind them.
+constexpr size_t kMostWaiting = 64, kWaitingBytes = 512;
 constexpr size_t kTimesKept = size_t{1} << 16;
 
 Address at(const void* p) { return reinterpret_cast<Address>(p); }
@@ -147,9 +149,9 @@ void CudaStream::queue(const Piece& piece, const Queue& queue) {
         return count(piece);
     }
     if (graph_) return graph_->add(piece, std::move(work), queue);
-    const Result result = queue();
+    const Result sent = send_waiting(), result = sent != 0 ? sent : queue();
     if (result != 0 && work.fault >= 0) free_faults_.push_back(work.fault);
-    check(result, piece.call);
+    check(result, sent != 0 ? kUpload : piece.call);
     note(std::move(work));
 }
 
@@ -180,11 +182,16 @@ runtime::Queued CudaStream::count(const std::function<void()>& queue) {
     return counted;
 }
 
-// Notes work that the driver took.
-Ticket CudaStream::note(Work work) {
+void CudaStream::list(Work work) {
     work.ticket = ++queued_;
     works_.push_back(std::move(work));
-    if (queued_ % kMarkEvery != 0) return queued_;
+}
+
+// Notes work that the driver took.
+Ticket CudaStream::note(Work work) {
+    list(std::move(work));
+    if (queued_ - marked_ < kMarkEvery) return queued_;
+    marked_ = queued_;
     event_at(queued_);
     const Functions& call = gpu_.driver().call();
     while (!markers_.empty() && call.query_event(markers_.front().event) == 0)
@@ -274,6 +281,7 @@ void CudaStream::run_by(const std::function<void(StreamHandle)>& queue_work) {
         const Lock lock = locked();
         refuse_dead();
         if (graph_) throw runtime::InternalError("a CUDA graph is made of what cannot be repeated");
+        send();
     }
     queue_work(handle_);
     const Lock lock = locked();
@@ -340,20 +348,46 @@ void CudaStream::copy(void* to, const void* from, size_t bytes) {
           [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
 }
 
+// Lets a small upload wait for the work behind it. Others see it as queued: whatever tells them how
+// far the stream has got sends it first. A guest's memory is used by work that is not queued here.
+bool CudaStream::wait_to_send(void* to, const void* from, size_t bytes) {
+    if (bytes > kWaitingBytes || !own_ || memory_ || !gpu_.compiles()) return false;
+    const Lock lock = locked();
+    if (graph_ || waiting_.size() == kMostWaiting) return false;
+    refuse_dead();
+    const auto* begin = static_cast<const std::byte*>(from);
+    list({.op = next.op, .where = next.where});
+    waiting_.push_back({queued_, to, {begin, begin + bytes}});
+    return true;
+}
+
+// Returns the driver's error; what it did not take is sent with later work.
+Result CudaStream::send_waiting() {
+    for (; !waiting_.empty(); waiting_.pop_front()) {
+        const auto& [ticket, to, data] = waiting_.front();
+        const std::byte* staged = stage(data.data(), data.size());
+        const Result result = gpu_.driver().call().upload(at(to), staged, data.size(), handle_);
+        if (result != 0) return result;
+        staged_.back().ticket = ticket;
+    }
+    return 0;
+}
+
 // The driver reads pinned memory when the copy runs, whichever code pinned it (for pageable memory
 // its promises are weaker than needed): data that may change is first copied to memory of ours.
 void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
-    if (bytes == 0) return;
+    if (bytes == 0 || (!stays && wait_to_send(to, from, bytes))) return;
     const Entered entered = enter();
     const Lock lock = locked();
     const auto queue_upload = [&](void* target, const void* source, size_t count) {
-        queue(Piece{.call = "cuMemcpyHtoDAsync",
+        queue(Piece{.call = kUpload,
                     .arguments = bytes_of(at(target), at(source), count),
                     .moved_bytes = count},
               [&] { return gpu_.driver().call().upload(at(target), source, count, handle_); });
     };
     if (stays) return queue_upload(to, from, bytes);
     refuse_dead();
+    send();  // the parts of the ring are in the order of their tickets
     for (size_t done = 0; done < bytes;) {
         const size_t count = std::min(bytes - done, kStagingBytes / 4);
         const std::byte* staged = stage(static_cast<const std::byte*>(from) + done, count);
@@ -413,8 +447,8 @@ void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
     {
         const Entered entered = source.enter();
         const Lock lock = source.locked();
-        if (ticket <= source.done_) return;
-        event = source.event_at(ticket);
+        if (ticket <= source.done_ && source.waiting_.empty()) return;
+        event = source.event_at(source.waiting_.empty() ? ticket : source.queued_.load());
     }
     const Entered entered = enter();
     const Lock lock = locked();
@@ -424,6 +458,8 @@ void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
 
 uintptr_t CudaStream::native() {
     const Entered entered = enter();
+    const Lock lock = locked();
+    if (!graph_) send();
     return at(handle_);
 }
 
@@ -444,10 +480,10 @@ void CudaStream::let_native_wait(uintptr_t other, Ticket ticket) {
     const Entered entered = enter();
     const Lock lock = locked();
     refuse_dead();
-    if (ticket <= done_) return;
-    check(
-        gpu_.driver().call().wait_event(reinterpret_cast<StreamHandle>(other), event_at(ticket), 0),
-        "cuStreamWaitEvent");
+    if (ticket <= done_ && waiting_.empty()) return;
+    Event event = event_at(waiting_.empty() ? ticket : queued_.load());
+    check(gpu_.driver().call().wait_event(reinterpret_cast<StreamHandle>(other), event, 0),
+          "cuStreamWaitEvent");
 }
 
 // What was queued on the former stream, here and by others, may still use the same memory.
@@ -483,6 +519,12 @@ void CudaStream::queue_on(StreamHandle handle) {
 
 // Returns an event that follows the work of `ticket`.
 Event CudaStream::event_at(Ticket ticket) {
+    check_idle(send_waiting(), kUpload);
+    return event_of_sent(ticket);
+}
+
+// The same where the work of `ticket` has been sent.
+Event CudaStream::event_of_sent(Ticket ticket) {
     for (const Marker& marker : markers_)
         if (marker.ticket >= ticket) return marker.event;
     Event event = spare_event();
@@ -490,7 +532,7 @@ Event CudaStream::event_at(Ticket ticket) {
         spare_events_.push_back(event);
         check_idle(result, "cuEventRecord");
     }
-    markers_.push_back({queued_.load(), event});
+    markers_.push_back({waiting_.empty() ? queued_.load() : waiting_.front().ticket - 1, event});
     return event;
 }
 
@@ -507,7 +549,7 @@ Event CudaStream::spare_event() {
 
 // Waits with the lock held: so much is queued that no more may be added.
 void CudaStream::await(Ticket ticket) {
-    check_idle(gpu_.driver().call().synchronize_event(event_at(ticket)), "cuEventSynchronize");
+    check_idle(gpu_.driver().call().synchronize_event(event_of_sent(ticket)), "cuEventSynchronize");
     retire(ticket);
 }
 

@@ -38,8 +38,8 @@ struct Fault {
 // Throws the error that the fault means.
 using Tell = std::function<void(const Fault&)>;
 
-// Tickets count queued work; every sixteenth, and every one that another stream waits for, has an
-// event.
+// Tickets count queued work; one of sixteen, and every one that another stream waits for, has an
+// event. Uploads of few bytes are sent with the work behind them, which enters the driver for both.
 class CudaStream final : public runtime::Stream {
 public:
     using Ticket = runtime::Ticket;
@@ -146,6 +146,8 @@ private:
     };
     class Graph;
 
+    static constexpr const char* kUpload = "cuMemcpyHtoDAsync";
+
     Entered enter() const;
     // These need mutex_.
     // Calls `queue`, which calls the driver; or leaves it to the graph that is being made.
@@ -153,7 +155,12 @@ private:
     void queue(const Piece& piece, const Queue& queue);
     void count(const Piece& piece);
     Ticket note(Work work);
+    void list(Work work);
+    bool wait_to_send(void* to, const void* from, size_t bytes);
+    Result send_waiting();
+    void send() { check(send_waiting(), kUpload); }
     Event event_at(Ticket ticket);
+    Event event_of_sent(Ticket ticket);
     Event spare_event();
     void await(Ticket ticket);
     void retire(Ticket ticket);
@@ -186,7 +193,7 @@ private:
     Graph* graph_ = nullptr;  // the graph that is being made, or compared with
     runtime::Queued* counted_ = nullptr;  // where queued work is counted
     std::atomic<Ticket> queued_ = 0;  // also read without the lock, even in a child of fork()
-    Ticket done_ = 0;
+    Ticket done_ = 0, marked_ = 0;  // up to where work has run; up to where it had its last mark
     std::deque<Work> works_;  // work not yet retired
     std::deque<Marker> markers_;
     std::vector<Event> spare_events_;
@@ -201,6 +208,13 @@ private:
     };
     std::byte* staging_ = nullptr;
     std::deque<Staged> staged_;  // oldest first
+    // An upload that was asked for and is not sent yet.
+    struct Waiting {
+        Ticket ticket = 0;
+        void* to = nullptr;
+        std::vector<std::byte> data;
+    };
+    std::deque<Waiting> waiting_;
     std::unique_ptr<LibraryStream> libraries_;  // made at the first use
     std::exception_ptr dead_;  // why the GPU does no more work
     std::vector<Address> scratches_;  // the last one is in use; each at least twice the one before

@@ -20,6 +20,7 @@ constexpr int kRunsLeftAlone = 64;
 void CudaStream::repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) {
     const Entered entered = enter();
     const Lock lock = locked();
+    send();
     if (kept) return static_cast<Graph&>(*kept).run(queue);
     queue();  // the first time: things that are only made once must not be in a graph
     kept = std::make_unique<Graph>(*this);
