@@ -394,10 +394,11 @@ TensorRef copied_across(const TensorRef& tensor, Device& device) {
     if (from.is_host() || device.is_host() || !tensor->storage()) return nullptr;
     const Pins pins({&tensor, 1});
     TensorRef copy = empty_tensor(device, tensor->type());
-    const Ticket ready = tensor->storage()->ready();
-    from.stream().refuse_lost(ready);
-    if (!device.stream().copy_across(copy->data(), from.stream(), ready, tensor->data(),
-                                     tensor->type().bytes()))
+    from.stream().refuse_lost(tensor->storage()->ready());
+    // Uploads and programs' results have no tickets of their own: the copy follows all that is
+    // queued.
+    if (!device.stream().copy_across(copy->data(), from.stream(), from.stream().record(),
+                                     tensor->data(), tensor->type().bytes()))
         return nullptr;
     copy->storage()->set_ready(device.stream().record());
     from.stream().wait(device.stream(), device.stream().record());  // before `from` reuses memory

@@ -100,6 +100,19 @@ def test_work_of_two_streams_waits_for_what_it_reads():
         np.testing.assert_array_equal((y.to("gpu0:1") - x).numpy(), x.numpy() + 2 * i)
 
 
+def _whole_write(x):
+    y = F.zeros_like(x)
+    y[...] = x
+    return y
+
+
+@pytest.mark.parametrize("made", [lambda x: x, jit.trace(symbolic=True)(lambda x: x * 1 + 0), _whole_write], ids=["uploaded", "traced", "written"])
+def test_a_copy_to_another_stream_follows_what_wrote_its_source(made):
+    for i in range(40):
+        x = mge.tensor(np.full(1 << 20, i, "float32"), device="gpu0")
+        np.testing.assert_array_equal(made(x).to("gpu0:1").numpy(), np.full(1 << 20, i, "float32"))
+
+
 def test_profiles_are_times_of_the_card():
     f = jit.trace(lambda x: F.matmul(x, x), symbolic=True, profiling=True)
     x = F.ones((512, 512))
