@@ -135,6 +135,7 @@ class Compiled:
         while beside not in self._planned:
             try:
                 self._planned[beside] = beside + self._whole.plan(beside).planned_bytes if self._whole else self._plan_parts(beside)
+                release_torchs()  # what planning a large graph held: several cuts are planned in turn
             except Unsupported as error:
                 self._leave(error)
         return self._planned[beside]
