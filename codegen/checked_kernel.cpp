@@ -2,35 +2,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <span>
 
 #include "codegen/expand_math.h"
 #include "codegen/gpu_plan.h"
+#include "runtime/core/tensor.h"
 #include "runtime/host/error.h"
-#include "runtime/host/half.h"
 
 namespace megjit::codegen {
 namespace {
 
 using runtime::cat;
-
-double value_at(DType dtype, const void* data, int64_t i) {
-    const size_t size = size_of(dtype);
-    uint32_t bits = 0;
-    std::memcpy(&bits, static_cast<const std::byte*>(data) + static_cast<size_t>(i) * size, size);
-    switch (dtype) {
-        case DType::f32: return std::bit_cast<float>(bits);
-        case DType::f16: return runtime::half_to_float(static_cast<uint16_t>(bits));
-        case DType::bf16: return runtime::bfloat_to_float(static_cast<uint16_t>(bits));
-        case DType::i32: return static_cast<int32_t>(bits);
-        case DType::i16: return static_cast<int16_t>(bits);
-        case DType::i8: return static_cast<int8_t>(bits);
-        default: return bits;
-    }
-}
 
 // Counts the elements from an operand's first one to its last.
 int64_t elements(const KernelIR& kernel, const LaunchShape& launch, size_t operand) {
@@ -70,7 +54,8 @@ public:
             if (std::memcmp(static_cast<const std::byte*>(got) + offset,
                             outputs_[k].data() + offset, size) == 0)
                 continue;
-            const double a = value_at(dtype, got, i), b = value_at(dtype, outputs_[k].data(), i);
+            const double a = runtime::item_as_double(dtype, got, i),
+                         b = runtime::item_as_double(dtype, outputs_[k].data(), i);
             const bool is_close = allowed > 0 && std::fabs(a - b) <= allowed;
             if (!is_close && (a == a || b == b))  // any NaN equals any other
                 return cat(a, " at element ", i, " of output ", k, "; the interpreter gives ", b);
@@ -87,7 +72,7 @@ private:
         const double last_digit = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-9 : 0;
         double largest = 1;
         for (int64_t i = 0; i < count(k); ++i)
-            if (const double v = std::fabs(value_at(dtype, outputs_[k].data(), i));
+            if (const double v = std::fabs(runtime::item_as_double(dtype, outputs_[k].data(), i));
                 std::isfinite(v))
                 largest = std::max(largest, v);
         return (2e-5 + last_digit) * largest;

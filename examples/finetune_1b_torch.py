@@ -49,9 +49,11 @@ class InBlocks(nn.Linear):  # type: ignore[misc]  # torch has no types here
         nn.Module.__init__(self)
         self.in_features, self.out_features, self.bits, self.bias = columns, rows, bits, None
         self.weight = nn.Parameter(torch.empty(0), requires_grad=False)
-        parts = [encoded(torch.randn(min(512, rows - first), columns) * size, bits) for first in range(0, rows, 512)]
-        self.register_buffer("codes", torch.cat([codes for codes, _ in parts]))
-        self.register_buffer("scales", torch.cat([scales for _, scales in parts]))
+        self.register_buffer("codes", torch.empty(rows, columns * bits // 8, dtype=torch.uint8))
+        self.register_buffer("scales", torch.empty(rows, columns // GROUP, dtype=torch.float16))
+        for first in range(0, rows, 64):  # few rows at a time: what is made on the way takes memory, too
+            part = slice(first, min(first + 64, rows))
+            self.codes[part], self.scales[part] = encoded(torch.randn(part.stop - first, columns) * size, bits)
 
     def rows(self, first: int, last: int) -> torch.Tensor:
         return decoded(self.codes[first:last], self.scales[first:last], self.bits)

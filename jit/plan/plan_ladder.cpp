@@ -486,7 +486,7 @@ std::vector<CurvePoint> PlanLadder::curve() const {
     return curve;
 }
 
-constexpr size_t kMostTold = 20;  // of a network of many small values
+constexpr size_t kMostTold = 8;  // of a network of many small values
 constexpr size_t kMostToldOutside = 3;
 
 void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const {

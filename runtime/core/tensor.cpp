@@ -238,23 +238,28 @@ TensorRef scalar_tensor(double value, DType dtype) {
     return tensor;
 }
 
-double item_as_double(const Tensor& tensor, int64_t index) {
-    switch (tensor.dtype()) {
-        case DType::f32: return tensor.as<float>()[index];
-        case DType::f16: return half_to_float(tensor.as<uint16_t>()[index]);
-        case DType::bf16: return bfloat_to_float(tensor.as<uint16_t>()[index]);
-        case DType::f64: return tensor.as<double>()[index];
-        case DType::i64: return static_cast<double>(tensor.as<int64_t>()[index]);
-        case DType::i32: return tensor.as<int32_t>()[index];
-        case DType::i16: return tensor.as<int16_t>()[index];
-        case DType::i8: return tensor.as<int8_t>()[index];
-        case DType::u8: return tensor.as<uint8_t>()[index];
-        case DType::u16: return tensor.as<uint16_t>()[index];
-        case DType::b8: return tensor.as<uint8_t>()[index] != 0;
+double item_as_double(DType dtype, const void* elements, int64_t index) {
+    const auto element = [&]<class T>(T) { return static_cast<const T*>(elements)[index]; };
+    switch (dtype) {
+        case DType::f32: return element(float{});
+        case DType::f16: return half_to_float(element(uint16_t{}));
+        case DType::bf16: return bfloat_to_float(element(uint16_t{}));
+        case DType::f64: return element(double{});
+        case DType::i64: return static_cast<double>(element(int64_t{}));
+        case DType::i32: return element(int32_t{});
+        case DType::i16: return element(int16_t{});
+        case DType::i8: return element(int8_t{});
+        case DType::u8: return element(uint8_t{});
+        case DType::u16: return element(uint16_t{});
+        case DType::b8: return element(uint8_t{}) != 0;
         case DType::c64: break;
     }
     user_error({.what = "a complex64 element is not a real number", .fix = "take F.real first"},
                ErrorKind::type);
+}
+
+double item_as_double(const Tensor& tensor, int64_t index) {
+    return item_as_double(tensor.dtype(), tensor.as<char>(), index);
 }
 
 int64_t item_as_integer(const Tensor& tensor, int64_t index) {

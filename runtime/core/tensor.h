@@ -211,6 +211,7 @@ TensorRef empty_tensor(Device& device, const Type& type);  // its memory is unin
 TensorRef tensor_from_host(Device& device, const Type& type, const void* data);
 TensorRef scalar_tensor(double value, DType dtype);  // 0-d, on the host; recent ones are cached
 double item_as_double(const Tensor& tensor, int64_t index = 0);  // on the host; not c64
+double item_as_double(DType dtype, const void* elements, int64_t index);
 int64_t item_as_integer(const Tensor& tensor, int64_t index = 0);  // exact, for integers
 // Does item_as_double give the exact value? An int64 can have digits that a double has not.
 bool is_exact_as_double(const Tensor& tensor, int64_t index = 0);

@@ -33,7 +33,7 @@ const char* element(const Tensor& tensor, int64_t i) {
 std::string difference(const Tensor& got, const Tensor& want, double tolerance) {
     if (!(got.type() == want.type()))
         return cat(to_string(got.type()), " instead of ", to_string(want.type()));
-    const double allowed = 2 * tolerance + (tolerance > 0 ? 1e-6 * largest(want) : 0);
+    const double allowed = tolerance > kSignOfZero ? 2 * tolerance + 1e-6 * largest(want) : 0;
     for (int64_t i = 0; i < want.type().numel(); ++i) {
         if (codegen::same_value(want.dtype(), element(got, i), element(want, i))) continue;
         const double a = item_as_double(got, i), b = item_as_double(want, i);

@@ -16,7 +16,6 @@ using runtime::TensorRef;
 constexpr double kBackward = 0x1p-18;  // sums of some thousand elements are exact for operands that
                                        // are off by this part of them
 constexpr double kForward = 0x1p-20;
-constexpr double kSignOfZero = 0x1p-1000;  // what underflows may do so with either sign
 
 double rounding_of(DType dtype) {
     return dtype == DType::f16 ? 0x1p-10 : dtype == DType::bf16 ? 0x1p-7 : kForward;
@@ -53,6 +52,15 @@ TensorRef moved(const TensorRef& tensor, double by, bool relative, Signs signs,
     return result;
 }
 
+// Is an extremum 0? Which of 0 and -0 it is depends on the order of the elements.
+bool picks_a_zero(const runtime::OpDef& op, const runtime::Tensor& result) {
+    if ((op.name != "reduce_max" && op.name != "reduce_min") || !is_floating(result.dtype()))
+        return false;
+    for (int64_t i = 0; i < result.type().numel(); ++i)
+        if (item_as_double(result, i) == 0) return true;
+    return false;
+}
+
 }  // namespace
 
 double largest(const runtime::Tensor& tensor) {
@@ -87,8 +95,10 @@ std::optional<std::vector<double>> deviations(const runtime::OpDef& op, const ru
                                               bool rounds_otherwise) {
     std::vector<double> found(results.size(), 0);
     if (!rounds_otherwise &&
-        std::all_of(of_inputs.begin(), of_inputs.end(), [](double x) { return x == 0; }))
+        std::all_of(of_inputs.begin(), of_inputs.end(), [](double x) { return x == 0; })) {
+        if (picks_a_zero(op, *results[0])) found[0] = kSignOfZero;
         return found;
+    }
     std::minstd_rand random(1);
     for (const Signs signs :
          {Signs::all_up, Signs::all_down, Signs::mixed, Signs::mixed, Signs::to_zero}) {
@@ -108,7 +118,8 @@ std::optional<std::vector<double>> deviations(const runtime::OpDef& op, const ru
             continue;
         }
         const double size = largest(*results[k]);
-        found[k] = 2 * found[k] + rounding_of(dtype) * size + kSignOfZero;
+        found[k] = 2 * found[k] + rounding_of(dtype) * size +
+                   kSignOfZero;  // what underflows may do so with either sign
         if (!(found[k] <= most_of(dtype) * std::max(1.0, size))) return std::nullopt;
     }
     return found;

@@ -11,6 +11,9 @@
 
 namespace megjit::fuzz {
 
+// A result that is off by no more is a zero of the other sign, or nothing.
+constexpr double kSignOfZero = 0x1p-1000;
+
 // May level 3 compute the op's results with other bits than the eager kernels do?
 bool may_round_otherwise(const jit::Graph& graph, const runtime::OpDef& op,
                          std::span<const jit::ValueId> inputs, const runtime::Type& result);

@@ -113,3 +113,30 @@ def test_the_process_grows_by_no_more_than_the_limit(row):
     assert [row[0] for row in rows] == ["least", "above"], done.stdout
     for where, limit, part in rows:
         assert float(part) <= MOST, f"{row}, {where}: grows by {float(part):.3f} of {limit}"
+
+
+COMPILES = r"""
+import ctypes, os, sys
+sys.path.append(os.environ["MEGJIT_SITE"])
+import torch
+from torch import nn
+import megengine.torch_backend
+
+net = nn.Sequential(*(layer for _ in range(100) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())))
+run = torch.compile(net, backend="megjit", options={"memory_limit": "64MB"})
+run(torch.rand(64, 64)).square().mean().backward()
+
+def own():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) // 1024
+
+held = own()
+ctypes.CDLL(None).malloc_trim(0)
+print(held - own())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell")
+def test_what_compilation_took_is_given_back():
+    done = subprocess.run([sys.executable, "-c", COMPILES], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert done.returncode == 0 and int(done.stdout) < 6, done.stdout + done.stderr

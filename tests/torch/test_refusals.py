@@ -220,7 +220,24 @@ class Layers(nn.Module):
         return x
 
 
-@pytest.mark.parametrize(("make", "first"), [(Layers, "layers.0"), (lambda: nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.Tanh()))), "0")], ids=["own", "torchs"])
+class Wrapped(nn.Module):
+    """It looks attributes up by a method of its own, as PEFT's modules do."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Layers()
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.inner, name)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize(("make", "first"), [(Layers, "layers.0"), (Wrapped, "inner.layers.0"), (lambda: nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.Tanh()))), "0")], ids=["own", "wrapped", "torchs"])
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_refusal_names_parameters_layers_lines_and_kinds(make, first, whole):
     torch._dynamo.reset()

@@ -60,7 +60,7 @@ class Compiled:
         self._strided = with_strides(graph.graph, graph.graph.output_node().args[0][:seen])
         read_memory_of_owners(graph.graph)
         self._left = reasons_against(graph)
-        self._is_told = False
+        self._is_told = self._has_run = False
         self._bounds = bounds_of(graph) if self._limit else {}
         self._planned: dict[int, int] = {}  # bytes kept beside -> bytes planned
         # a quick call, as `Program` has it
@@ -105,6 +105,9 @@ class Compiled:
                 break
             except Unsupported as error:
                 self._leave(error)
+        if self._limit and not self._has_run:
+            release_torchs()  # of what compilation held: hundreds of megabytes for a large graph
+            self._has_run = True
         if self._left and not self._is_told:
             self._is_told = True
             warnings.warn(f"megjit leaves operations to torch: {self._names()}", stacklevel=2)
@@ -132,6 +135,7 @@ class Compiled:
         while beside not in self._planned:
             try:
                 self._planned[beside] = beside + self._whole.plan(beside).planned_bytes if self._whole else self._plan_parts(beside)
+                release_torchs()  # what planning a large graph held: several cuts are planned in turn
             except Unsupported as error:
                 self._leave(error)
         return self._planned[beside]

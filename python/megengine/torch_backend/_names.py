@@ -23,6 +23,8 @@ _KEPT = "kept values"
 _USES = {"parameters": "parameter", "buffers": "state", _KEPT: "activation", "gradients of results": "gradient"}
 # The kind of each result of a graph, by the class of AOTAutograd's description.
 _RESULTS = {"GradAOTOutput": "gradients", "SavedForBackwardsAOTOutput": _KEPT, "InputMutationAOTOutput": "new values of buffers"}
+# How dynamo's text of a source says that a module has something: `._modules` or `.__dict__['_modules']`.
+_KEPT_BY_MODULES = r"\.(?:__dict__\[')?_(modules|parameters|buffers)(?:'\])?"
 NAMED = "megjit_named"  # an argument's meta: its `Named`
 
 
@@ -47,8 +49,11 @@ def users_frame() -> FrameType | None:
 
 
 def path_of(source: str) -> str:
-    """Returns "layers.0.weight" for dynamo's "L['self']._modules['layers']._modules['0']._parameters['weight']"."""
-    path = re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", source)
+    """Returns "layers.0.weight" for dynamo's "L['self']._modules['layers']._modules['0']._parameters['weight']".
+
+    Of a module with a ``__getattr__`` of its own dynamo reads ``__dict__['_modules']``.
+    """
+    path = re.sub(rf"{_KEPT_BY_MODULES}\['([^']*)'\]", r".\2", source)
     path = re.sub(r"^[LG]\['([^']*)'\]", r"\1", path).replace("._orig_mod", "")
     return re.sub(r"^(self|fn)(\.|$)", "", path).replace(" ", "_")
 
@@ -71,7 +76,8 @@ def arguments_of(graph: fx.GraphModule) -> list[Named]:
     found = []
     for node in graph.graph.find_nodes(op="placeholder"):
         source = source_of_argument(node)
-        kind = "parameters" if "._parameters[" in source else "buffers" if "._buffers[" in source else "arguments"
+        kinds = re.findall(_KEPT_BY_MODULES, source)
+        kind = kinds[-1] if kinds and kinds[-1] != "modules" else "arguments"
         found.append(Named(path_of(source) or node.name, kind))
     return found
 
