@@ -414,7 +414,7 @@ size_t PlanLadder::next_rung() {
     size_t next = rungs_.size();
     if (tries_in_vain_ < kMostInVain)
         for (size_t rung = rungs_.size(); rung-- > 0;)
-            if (may_take(rung, least) &&
+            if (!rungs_[rung].planned_bytes &&
                 kNearSmallest * likely_bytes(rungs_[rung]) <= static_cast<double>(least) &&
                 (next == rungs_.size() || likely_bytes(rungs_[rung]) < likely_bytes(rungs_[next])))
                 next = rung;
@@ -439,7 +439,9 @@ bool PlanLadder::may_take(size_t rung, size_t bytes) const {
            least * expected_bytes(rungs_[rung]) <= static_cast<double>(bytes);
 }
 
-// 0: no program of its stage has been seen.
+// An arena takes as many times the search's count as that of the plain program: what it takes more
+// (of values that kernels make later) gets fewer with the values that are kept. Returns 0 where no
+// program of its stage has been seen.
 double PlanLadder::expected_bytes(const Rung& rung) const {
     if (rung.planned_bytes) return static_cast<double>(*rung.planned_bytes);
     if (rung.stage == Stage::as_it_is) return 0;
@@ -447,7 +449,7 @@ double PlanLadder::expected_bytes(const Rung& rung) const {
     if (!family.planned_bytes) return 0;
     const auto less =
         static_cast<double>(family.peak_bytes) - static_cast<double>(rung.plan.peak_bytes);
-    return static_cast<double>(family.planned_bytes) - less * std::min(1.0, family.bytes_by_peak) +
+    return static_cast<double>(family.planned_bytes) - less * family.bytes_by_peak +
            static_cast<double>(rung.more_elsewhere);
 }
 

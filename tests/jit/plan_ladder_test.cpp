@@ -1,4 +1,5 @@
-// A ladder without kernels follows one that was refused: when it searches, and what it takes over.
+// What a ladder expects of plans; and a ladder without kernels, which follows one that was refused:
+// when it searches, and what it takes over.
 #include "jit/plan/plan_ladder.h"
 
 #include <gtest/gtest.h>
@@ -81,6 +82,22 @@ TEST_F(LadderWithoutKernels, GoesOnWhereTheBoundDoesNotHoldForAllPlans) {
 TEST_F(LadderWithoutKernels, TakesThePlansOfTheOneBeforeIfThereAreManySteps) {
     EXPECT_TRUE(takes_plans_of_another(1500));
     EXPECT_FALSE(takes_plans_of_another(1498));
+}
+
+// Programs of a stage may take several times what its search counts. A ladder that expected the
+// same bytes more of each plan skipped those that fit, and a refusal named 7.6 % too much.
+TEST_F(LadderWithoutKernels, ExpectsOfEachPlanAsManyTimesItsCountAsThePlainProgramTakes) {
+    const memory::RematProblem problem = there_and_back(200, 1);
+    const size_t counted = memory::plain_plan(problem).peak_bytes;
+    PlanLadder ladder({.limit = 2 * counted});
+    const PipelineOptions options = ladder.with_plan({.opt_level = 2});
+    const MemoryPlan plain = program(3 * counted, 0);
+    EXPECT_FALSE(ladder.accepts(plain));
+    options.choose_whole(problem);
+    EXPECT_FALSE(ladder.accepts(plain));
+    const size_t chosen = memory::measure(problem, options.choose_whole(problem)).peak_bytes;
+    EXPECT_LE(27 * chosen, 20 * counted);  // 0.9 of three times its count is within the limit
+    EXPECT_GT(2 * chosen, counted);  // and it is not the smallest one
 }
 
 }}  // namespace megjit::jit
