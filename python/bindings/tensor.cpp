@@ -294,6 +294,9 @@ void bind_tensor(nb::module_& m) {
              nb::arg("format").none() = "default")
         .def_prop_ro("dtype", [](const Handle& self) { return numpy_dtype(self.value()->dtype()); },
                      nb::sig("def dtype(self) -> numpy.dtype"))
+        .def_prop_ro(
+            "_dtype_name",
+            [](const Handle& self) { return std::string(info(self.value()->dtype()).name); })
         .def_prop_ro("ndim", [](const Handle& self) { return self.value()->shape().rank(); })
         .def_prop_ro("_tuple_shape",
                      [](const Handle& self) { return shape_of(self.value()->shape()); })

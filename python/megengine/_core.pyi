@@ -167,6 +167,9 @@ class Tensor:
     def dtype(self) -> numpy.dtype: ...
 
     @property
+    def _dtype_name(self) -> str: ...
+
+    @property
     def ndim(self) -> int: ...
 
     @property

@@ -37,6 +37,31 @@ def test_the_dtype_follows_from_the_data(data, dtype):
     assert Tensor(data).dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int16", "int8", "uint16", "uint8", "bool", "float16", "bfloat16", "complex64", "float64", "int64"])
+@pytest.mark.parametrize(
+    "lay",
+    [
+        np.ascontiguousarray,
+        np.asfortranarray,
+        lambda x: x[:, ::-2],
+        lambda x: x[:0],
+        lambda x: x[1, 2],
+        lambda x: x[:1, :1].reshape(()),
+        lambda x: np.broadcast_to(x[0], x.shape),
+        lambda x: x.astype(x.dtype.newbyteorder(">")) if x.dtype.kind != "V" else x,
+        lambda x: np.ma.masked_array(x),
+    ],
+    ids=["rows", "columns", "steps", "empty", "scalar", "no axes", "read-only", "big-endian", "masked"],
+)
+def test_an_array_lies_in_any_way(dtype, lay):
+    array = lay((np.arange(12).reshape(3, 4) % 5 - 1).astype(np.dtype(mge.tensor([0], dtype=dtype).dtype)))
+    x = Tensor(array)
+    assert x.shape == array.shape and x.dtype == {"float64": "float32", "int64": "int32"}.get(dtype, x.dtype.name)
+    np.testing.assert_array_equal(x.numpy(), np.asarray(array).astype(x.dtype))
+    same = Tensor(array, dtype=dtype)
+    assert same.dtype.name == dtype and np.array_equal(same.numpy(), np.asarray(array).astype(same.dtype))
+
+
 def test_a_scalar_has_no_axes():
     x = Tensor(2.0)
     assert x.shape == () and x.ndim == 0 and x.size == 1 and x.numpy().shape == ()

@@ -259,9 +259,9 @@ def _of_labels(pred: Tensor, label: Tensor | np.ndarray, axis: int, op: str) -> 
             f"{op}: label has shape {list(label._tuple_shape)}, pred {list(shape)}\n"
             f"  fix: label must be pred's shape without axis {axis}, of class indices"
         )
-    if label.dtype.name.startswith(("float", "bfloat")):
+    if label._dtype_name.startswith(("float", "bfloat")):
         _warnings.warn(
-            f"{op}: labels are class indices, so {label.dtype.name} labels are truncated to integers; "
+            f"{op}: labels are class indices, so {label._dtype_name} labels are truncated to integers; "
             "pass label.astype('int32')",
             stacklevel=3,
         )
@@ -286,7 +286,7 @@ def _likelihood(
         loss = _ops.sub(_ops.mul(loss, 1 - label_smooth), _ops.mul(mean, label_smooth))
     if weight is None and counted is None:
         return _reduced(loss, reduction)
-    shares = _ops.full(shape=(), value=1.0, dtype=loss.dtype.name, device=loss) if weight is None else _ops.index_get(weight, label, axes=(0,))
+    shares = _ops.full(shape=(), value=1.0, dtype=loss._dtype_name, device=loss) if weight is None else _ops.index_get(weight, label, axes=(0,))
     if counted is not None:
         shares, loss = _ops.where(counted, shares, 0.0), _ops.where(counted, loss, 0.0)
     total = _reduced(loss, "sum" if reduction == "mean" else reduction)

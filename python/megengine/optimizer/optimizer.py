@@ -41,7 +41,7 @@ required = _Required()  # the default of an option that has none
 def scalar(value: float, near: Tensor) -> Tensor:
     """Returns an option as a float32 Tensor on the device of ``near``; in a trace it is an input.
     """
-    return Tensor(np.float32(value), device=near._device_name)
+    return Tensor(float(value), device=near._device_name)
 
 
 def option(group: dict[str, Any], read: Callable[[dict[str, Any]], float], name: str = "") -> Tensor:

@@ -192,7 +192,7 @@ def default_gradient(y: "Tensor") -> "Tensor":
 def full_like(x: _Tensor, value: float, dtype: str | None = None) -> "Tensor":
     """Makes a tensor of x's shape, which records keep as numbers."""
     note_extent_read(x)
-    return ops.full(shape=x._tuple_shape, value=value, dtype=dtype or x.dtype.name, device=x)
+    return ops.full(shape=x._tuple_shape, value=value, dtype=dtype or x._dtype_name, device=x)
 
 
 def in_order_of(x: _Tensor, y: "Tensor") -> "Tensor":
