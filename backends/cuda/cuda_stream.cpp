@@ -116,7 +116,7 @@ CudaStream::~CudaStream() {
         for (Event event : spare_events_) call.destroy_event(event);
         for (const auto& [ticket, event] : times_) call.destroy_event(event);
         if (!memory_)
-            for (const Address memory : scratches_) call.free(memory);
+            for (const auto& [memory, bytes] : scratch_.blocks) call.free(memory);
         for (Fault* block : fault_blocks_) call.free_host(block);
         call.free_host(flag_);
         if (staging_) call.free_host(staging_);
@@ -131,6 +131,12 @@ CudaStream::Lock CudaStream::locked() const {
     gpu_.refuse_child();
     return Lock(mutex_);
 }
+
+CudaStream::Relaxed::Relaxed(const CudaDriver& driver) : driver_(driver) {
+    driver_.check(driver_.call().exchange_capture_mode(&mode_),
+                  "cuThreadExchangeStreamCaptureMode");
+}
+CudaStream::Relaxed::~Relaxed() { driver_.call().exchange_capture_mode(&mode_); }
 
 // ---- queueing
 
@@ -149,10 +155,17 @@ void CudaStream::queue(const Piece& piece, const Queue& queue) {
         return count(piece);
     }
     if (graph_) return graph_->add(piece, std::move(work), queue);
+    if (outside_) try {
+            refuse_unrecordable(piece);
+        } catch (...) {
+            if (work.fault >= 0) free_faults_.push_back(work.fault);
+            throw;
+        }
     const Result sent = send_waiting(), result = sent != 0 ? sent : queue();
     if (result != 0 && work.fault >= 0) free_faults_.push_back(work.fault);
     check(result, sent != 0 ? kUpload : piece.call);
-    note(std::move(work));
+    if (!outside_) note(std::move(work));
+    else if (work.fault >= 0) recorded_.push_back(std::move(work));
 }
 
 void CudaStream::count(const Piece& piece) {
@@ -207,7 +220,8 @@ void CudaStream::launch(const LoadedKernel& kernel, const LaunchSize& size, cons
     const Piece piece{.call = "cuLaunchKernel",
                       .function = kernel.function(),
                       .size = size,
-                      .arguments = {static_cast<const std::byte*>(parameters), bytes}};
+                      .arguments = {static_cast<const std::byte*>(parameters), bytes},
+                      .is_repeatable = true};
     queue(piece, [&] {
         void* extra[] = {kParameterBuffer, const_cast<void*>(parameters), kParameterBytes, &bytes,
                          kParameterEnd};
@@ -269,7 +283,10 @@ void CudaStream::run_library(const Product* product, std::span<const Address> in
     std::vector<Address> arguments{at(product), workspace};
     for (const std::span<const Address> list : {inputs, outputs})
         arguments.insert(arguments.end(), list.begin(), list.end());
-    queue(Piece{.call = "a library's call", .arguments = std::as_bytes(std::span(arguments))}, [&] {
+    queue(Piece{.call = "a library's call",
+                .arguments = std::as_bytes(std::span(arguments)),
+                .is_repeatable = true},
+          [&] {
         queue_work(libraries());
         return Result{0};
     });
@@ -281,6 +298,7 @@ void CudaStream::run_by(const std::function<void(StreamHandle)>& queue_work) {
         const Lock lock = locked();
         refuse_dead();
         if (graph_) throw runtime::InternalError("a CUDA graph is made of what cannot be repeated");
+        if (outside_) refuse_unrecordable(Piece{});
         send();
     }
     queue_work(handle_);
@@ -307,30 +325,35 @@ void CudaStream::clear(Address address, size_t bytes) {
     if (bytes == 0) return;
     const Entered entered = enter();
     const Lock lock = locked();
-    queue(
-        Piece{
-            .call = "cuMemsetD8Async", .arguments = bytes_of(address, bytes), .moved_bytes = bytes},
-        [&] { return gpu_.driver().call().fill(address, 0, bytes, handle_); });
+    queue(Piece{.call = "cuMemsetD8Async",
+                .arguments = bytes_of(address, bytes),
+                .moved_bytes = bytes,
+                .is_repeatable = true},
+          [&] { return gpu_.driver().call().fill(address, 0, bytes, handle_); });
 }
 
+// A library's graph has its own, which each launch clears: it may run beside other work.
 CudaStream::Scratch CudaStream::scratch(size_t zeros, size_t rest) {
     constexpr size_t kAlign = 256;
     const Lock lock = locked();
+    if (outside_) refuse_unrecordable(Piece{.is_repeatable = true});
+    Shared& shared = outside_ ? recorded_scratch_ : scratch_;
     zeros = (zeros + kAlign - 1) / kAlign * kAlign;
-    if (zeros > scratch_zeros_ || rest > scratch_rest_) {
-        const size_t more_zeros = std::max(zeros, 2 * scratch_zeros_),
-                     more_rest = std::max(rest, 2 * scratch_rest_);
+    if (zeros > shared.zeros || rest > shared.rest) {
+        const size_t more_zeros = std::max(zeros, 2 * shared.zeros),
+                     more_rest = std::max(rest, 2 * shared.rest);
         const size_t bytes = more_zeros + more_rest;
         const Address memory = memory_ ? at(memory_->allocate(bytes)) : gpu_.allocate(bytes);
         if (!memory)
             throw DeviceError(cat(device_, ": out of memory: ", bytes,
                                   " bytes for what blocks of a kernel share"));
-        scratches_.push_back(memory);
-        scratch_zeros_ = more_zeros;
-        scratch_rest_ = more_rest;
-        clear(memory, scratch_zeros_);
+        shared.blocks.emplace_back(memory, bytes);
+        shared.zeros = more_zeros;
+        shared.rest = more_rest;
+        clear(memory, shared.zeros);
     }
-    return {scratches_.back(), scratches_.back() + scratch_zeros_};
+    const Address first = shared.blocks.back().first;
+    return {first, first + shared.zeros};
 }
 
 void CudaStream::name_next(std::string_view op, const std::string& where) {
@@ -344,7 +367,8 @@ void CudaStream::copy(void* to, const void* from, size_t bytes) {
     const Lock lock = locked();
     queue(Piece{.call = "cuMemcpyDtoDAsync",
                 .arguments = bytes_of(at(to), at(from), bytes),
-                .moved_bytes = 2 * bytes},
+                .moved_bytes = 2 * bytes,
+                .is_repeatable = true},
           [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
 }
 
@@ -382,7 +406,8 @@ void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
     const auto queue_upload = [&](void* target, const void* source, size_t count) {
         queue(Piece{.call = kUpload,
                     .arguments = bytes_of(at(target), at(source), count),
-                    .moved_bytes = count},
+                    .moved_bytes = count,
+                    .is_repeatable = source == flag_},
               [&] { return gpu_.driver().call().upload(at(target), source, count, handle_); });
     };
     if (stays) return queue_upload(to, from, bytes);
@@ -447,8 +472,8 @@ void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
     {
         const Entered entered = source.enter();
         const Lock lock = source.locked();
-        if (ticket <= source.done_ && source.waiting_.empty()) return;
-        event = source.event_at(source.waiting_.empty() ? ticket : source.queued_.load());
+        if (ticket <= source.done_) return;
+        event = source.event_at(ticket);
     }
     const Entered entered = enter();
     const Lock lock = locked();
@@ -480,34 +505,65 @@ void CudaStream::let_native_wait(uintptr_t other, Ticket ticket) {
     const Entered entered = enter();
     const Lock lock = locked();
     refuse_dead();
-    if (ticket <= done_ && waiting_.empty()) return;
-    Event event = event_at(waiting_.empty() ? ticket : queued_.load());
-    check(gpu_.driver().call().wait_event(reinterpret_cast<StreamHandle>(other), event, 0),
-          "cuStreamWaitEvent");
+    if (ticket <= done_) return;
+    if (is_captured(reinterpret_cast<StreamHandle>(other))) {  // it waits for nothing outside
+        const Relaxed relaxed(gpu_.driver());
+        send();
+        return await(ticket);
+    }
+    check(
+        gpu_.driver().call().wait_event(reinterpret_cast<StreamHandle>(other), event_at(ticket), 0),
+        "cuStreamWaitEvent");
 }
 
-// What was queued on the former stream, here and by others, may still use the same memory.
+// What was queued on the former stream, here and by others, may still use the same memory. A stream
+// that is captured waits for nothing: its work runs when the graph is launched, behind what is
+// queued by then.
 void CudaStream::follow(uintptr_t other) {
     const auto to = reinterpret_cast<StreamHandle>(other);
     const Entered entered = enter();
     const Lock lock = locked();
-    const Functions& call = gpu_.driver().call();
-    int captures = 0;
-    check(call.capture_info(to, &captures, nullptr, nullptr, nullptr, nullptr),
-          "cuStreamGetCaptureInfo");
-    if (captures)
-        runtime::user_error(
-            {.what = cat(device_, ": a program cannot be called while its stream is captured"),
-             .why = "what it waits for, and where its values lie, is other in each call",
-             .fix = "call it outside of the graph; its own work is a CUDA graph already"},
-            runtime::ErrorKind::runtime);
+    if (is_captured(to)) {
+        if (!outside_) outside_ = handle_;
+        if (to != handle_) queue_on(to);
+        return;
+    }
+    if (outside_) queue_on(std::exchange(outside_, nullptr));
     if (to == handle_) return;
     refuse_dead();
+    const Functions& call = gpu_.driver().call();
     Event event = spare_event();
     spare_events_.push_back(event);
     check(call.record_event(event, handle_), "cuEventRecord");
     check(call.wait_event(to, event, 0), "cuStreamWaitEvent");
     queue_on(to);
+}
+
+bool CudaStream::is_captured(StreamHandle stream) {
+    int captures = 0;
+    check(gpu_.driver().call().capture_info(stream, &captures, nullptr, nullptr, nullptr, nullptr),
+          "cuStreamGetCaptureInfo");
+    return captures != 0;
+}
+
+bool CudaStream::is_recorded() const {
+    const Lock lock = locked();
+    return outside_ != nullptr;
+}
+
+void CudaStream::refuse_unrecordable(const Piece& piece) const {
+    if (piece.is_repeatable && (is_repeating_ || piece.moved_bytes)) return;
+    const bool is_new = piece.is_repeatable;
+    runtime::user_error(
+        {.what = cat(device_, ": this call cannot become a part of a CUDA graph"),
+         .why = is_new ? "it has not run for these shapes before, or it waits for values"
+                       : "it brings values of the host, such as random numbers, to the GPU: each "
+                         "launch would bring the same ones",
+         .fix = is_new ? "call it before the capture begins; with MEGJIT_COMPILE=sync one call is "
+                         "enough"
+                       : "leave what draws random numbers, and tensors of the CPU, out of the "
+                         "graph"},
+        runtime::ErrorKind::runtime);
 }
 
 void CudaStream::queue_on(StreamHandle handle) {
@@ -523,12 +579,13 @@ Event CudaStream::event_at(Ticket ticket) {
     return event_of_sent(ticket);
 }
 
-// The same where the work of `ticket` has been sent.
+// Returns that event, where the work of `ticket` has been sent already.
 Event CudaStream::event_of_sent(Ticket ticket) {
     for (const Marker& marker : markers_)
         if (marker.ticket >= ticket) return marker.event;
     Event event = spare_event();
-    if (const Result result = gpu_.driver().call().record_event(event, handle_)) {
+    const StreamHandle noted_on = outside_ ? outside_ : handle_;
+    if (const Result result = gpu_.driver().call().record_event(event, noted_on)) {
         spare_events_.push_back(event);
         check_idle(result, "cuEventRecord");
     }
@@ -648,16 +705,39 @@ void CudaStream::synchronize(Ticket ticket) {
         lost_.back().last = queued_;
         error = lost_.back().error;
     }
-    // The flag is cleared after the work that is lost with the failed one.
-    const Result result = gpu_.driver().call().launch_host(
-        handle_, [](void* flag) { *static_cast<int32_t*>(flag) = 0; }, flag_);
-    check(result, "cuLaunchHostFunc");
+    clear_flag();
     std::rethrow_exception(error);
 }
 
-// Failed work has set the flag.
+// Failed work has set the flag. While a library captures, waiting would spoil the capture.
 void CudaStream::report() {
-    if (flag_ && *static_cast<volatile const int32_t*>(flag_)) synchronize(record());
+    if (!flag_ || !*static_cast<volatile const int32_t*>(flag_) || is_recorded()) return;
+    synchronize(record());
+    report_recorded();
+}
+
+// Nobody tells when a library launches its graph.
+void CudaStream::report_recorded() {
+    const Entered entered = enter();
+    const Lock lock = locked();
+    std::exception_ptr error;
+    for (const Work& work : recorded_) {
+        const Fault fault = std::exchange(fault_at(work.fault), no_fault());
+        if (fault.kind == 0) continue;
+        try {
+            work.tell(fault);
+        } catch (...) { error = named(std::current_exception(), work.op, work.where); }
+    }
+    if (!error) return;
+    clear_flag();
+    std::rethrow_exception(error);
+}
+
+// Behind the work that is lost with the failed one.
+void CudaStream::clear_flag() {
+    const Result result = gpu_.driver().call().launch_host(
+        handle_, [](void* flag) { *static_cast<int32_t*>(flag) = 0; }, flag_);
+    check(result, "cuLaunchHostFunc");
 }
 
 // Copies from pinned memory: the driver reads the flag when the work before has run.

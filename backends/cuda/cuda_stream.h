@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/cuda/gpu.h"
+#include "runtime/core/recorded.h"
 #include "runtime/core/stream.h"
 
 namespace megjit::cuda {
@@ -40,7 +41,7 @@ using Tell = std::function<void(const Fault&)>;
 
 // Tickets count queued work; one of sixteen, and every one that another stream waits for, has an
 // event. Uploads of few bytes are sent with the work behind them, which enters the driver for both.
-class CudaStream final : public runtime::Stream {
+class CudaStream final : public runtime::Stream, public runtime::Recorded {
 public:
     using Ticket = runtime::Ticket;
 
@@ -98,6 +99,7 @@ public:
     void wait_for_native(uintptr_t other) override;
     void let_native_wait(uintptr_t other, Ticket ticket) override;
     void follow(uintptr_t other) override;
+    bool is_recorded() const override;
     void report() override;
     void name_next(std::string_view op, const std::string& where) override;
     Ticket record_time() override;
@@ -134,6 +136,7 @@ private:
         LaunchSize size = {};
         std::span<const std::byte> arguments = {};
         size_t moved_bytes = 0;  // bytes read and written by a call that only moves bytes
+        bool is_repeatable = false;  // does the same whenever it runs, reading what is there then
     };
     // A host function that was queued.
     struct Task {
@@ -145,6 +148,19 @@ private:
         void run();
     };
     class Graph;
+    static constexpr int kRelaxedCapture = 2;  // a number of the driver's interface
+    // Lets this thread make calls that may wait, which a library forbids while it captures.
+    class Relaxed {
+    public:
+        explicit Relaxed(const CudaDriver& driver);
+        Relaxed(const Relaxed&) = delete;
+        Relaxed& operator=(const Relaxed&) = delete;
+        ~Relaxed();
+
+    private:
+        const CudaDriver& driver_;
+        int mode_ = kRelaxedCapture;
+    };
 
     static constexpr const char* kUpload = "cuMemcpyHtoDAsync";
 
@@ -175,6 +191,12 @@ private:
     // that may have failed by then. After a fatal error nothing works any more.
     void check(Result result, const char* call);
     void check_idle(Result result, const char* call);
+    bool is_captured(StreamHandle stream);
+    // Throws UserError for work that a library's graph cannot repeat.
+    void refuse_unrecordable(const Piece& piece) const;
+    void record_again(bool has_run, const std::function<void()>& queue);
+    void report_recorded();
+    void clear_flag();
     void fail(const Work& work, const std::exception_ptr& error);
     const Lost* range_of(Ticket ticket) const;
     Fault no_fault() const { return {.has_failed = reinterpret_cast<Address>(flag_)}; }
@@ -186,6 +208,10 @@ private:
     // Where work is queued: on the stream's own, unless it follows another one. Graphs are captured
     // on the own one, for the default stream of a library cannot be captured.
     mutable StreamHandle own_ = nullptr, handle_ = nullptr;
+    // While a library captures its stream, which is handle_ then: where work is queued otherwise.
+    StreamHandle outside_ = nullptr;
+    bool is_repeating_ = false;  // what is queued has run before
+    std::vector<Work> recorded_;  // checks of values in the library's graphs
     using Lock = std::unique_lock<std::recursive_mutex>;
     Lock locked() const;
     mutable std::recursive_mutex mutex_;  // also held while a graph is made of queued work
@@ -217,8 +243,11 @@ private:
     std::deque<Waiting> waiting_;
     std::unique_ptr<LibraryStream> libraries_;  // made at the first use
     std::exception_ptr dead_;  // why the GPU does no more work
-    std::vector<Address> scratches_;  // the last one is in use; each at least twice the one before
-    size_t scratch_zeros_ = 0, scratch_rest_ = 0;
+    struct Shared {
+        // The last block is in use; each is at least twice the one before.
+        std::vector<std::pair<Address, size_t>> blocks;
+        size_t zeros = 0, rest = 0;
+    } scratch_, recorded_scratch_;
     mutable std::mutex lost_mutex_;  // guards the two below; the driver's thread takes only it
     std::vector<Lost> lost_;
     bool has_failed_ = false;  // a failure is not yet reported

@@ -83,6 +83,7 @@ struct KernelNode {
     X(cuEventQuery, query_event, (Event)) \
     X(cuEventSynchronize, synchronize_event, (Event)) \
     X(cuStreamBeginCapture_v2, begin_capture, (StreamHandle, int mode)) \
+    X(cuThreadExchangeStreamCaptureMode, exchange_capture_mode, (int* mode)) \
     X(cuStreamEndCapture, end_capture, (StreamHandle, GraphHandle*)) \
     X(cuStreamGetCaptureInfo_v2, capture_info, (StreamHandle, int* status, uint64_t* id, GraphHandle*, \
                                                 const GraphNode** last, size_t* count)) \

@@ -8,9 +8,6 @@
 namespace megjit::cuda {
 namespace {
 
-// Numbers of the driver's interface.
-constexpr int kRelaxedCapture = 2;  // other threads, and the allocator, may call the driver
-
 constexpr size_t kMostGraphs = 4;
 constexpr int kMostCaptures = 8;  // captures without a reuse; then work is left alone for some runs
 constexpr int kRunsLeftAlone = 64;
@@ -20,10 +17,28 @@ constexpr int kRunsLeftAlone = 64;
 void CudaStream::repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) {
     const Entered entered = enter();
     const Lock lock = locked();
+    if (outside_) return record_again(kept != nullptr, queue);
     send();
     if (kept) return static_cast<Graph&>(*kept).run(queue);
     queue();  // the first time: things that are only made once must not be in a graph
     kept = std::make_unique<Graph>(*this);
+}
+
+// The library's graph takes the work as it would take the library's own. What memory the work
+// shares goes back to the library, which gives it to what it captures next.
+void CudaStream::record_again(bool has_run, const std::function<void()>& queue) {
+    const Relaxed relaxed(gpu_.driver());
+    struct End {
+        CudaStream& stream;
+        ~End() {
+            stream.is_repeating_ = false;
+            for (const auto& [memory, bytes] : stream.recorded_scratch_.blocks)
+                stream.memory_->release(reinterpret_cast<void*>(memory), bytes);
+            stream.recorded_scratch_ = {};
+        }
+    } const end{*this};
+    is_repeating_ = has_run;
+    queue();
 }
 
 CudaStream::Graph::~Graph() {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "runtime/core/recorded.h"
+
 namespace megjit::jit {
 
 std::shared_ptr<Arenas> Arenas::make(std::string owner) {
@@ -17,7 +19,9 @@ Arenas::Lease Arenas::take(runtime::Device& device, size_t bytes, const void* pr
                            size_t most) {
     if (most != SIZE_MAX) keep_idle_within(most);
     if (bytes == 0) return {};
-    {
+    const auto* const recorded = dynamic_cast<const runtime::Recorded*>(&device.stream());
+    const bool is_of_graph = recorded && recorded->is_recorded();
+    if (!is_of_graph) {
         const std::lock_guard lock(mutex_);
         auto best = idle_.end();
         for (auto block = idle_.begin(); block != idle_.end(); ++block) {
@@ -32,8 +36,9 @@ Arenas::Lease Arenas::take(runtime::Device& device, size_t bytes, const void* pr
             return {*this, block};
         }
     }
-    if (release_idle(&device) && most != SIZE_MAX) device.allocator().trim();
-    Block block{&device, static_cast<std::byte*>(runtime::allocate(device, bytes)), bytes};
+    if (!is_of_graph && release_idle(&device) && most != SIZE_MAX) device.allocator().trim();
+    Block block{&device, static_cast<std::byte*>(runtime::allocate(device, bytes)), bytes,
+                is_of_graph};
     try {
         if (bytes >= runtime::LiveBlocks::kLeastBytes)
             device.live().add(block.data, {.bytes = bytes, .what = "arena of " + owner_});
@@ -41,16 +46,24 @@ Arenas::Lease Arenas::take(runtime::Device& device, size_t bytes, const void* pr
         idle_.reserve(made_ + 1);
         ++made_;
     } catch (...) {
-        device.live().remove(block.data);
-        device.allocator().release(block.data, bytes);
+        release(block);
         throw;
     }
     return {*this, block};
 }
 
 void Arenas::give_back(const Block& block) noexcept {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(block);
+    {
+        const std::lock_guard lock(mutex_);
+        if (block.is_of_graph) --made_;
+        else idle_.push_back(block);
+    }
+    if (block.is_of_graph) release(block);
+}
+
+void Arenas::release(const Block& block) noexcept {
+    block.device->live().remove(block.data);
+    block.device->allocator().release(block.data, block.bytes);
 }
 
 void Arenas::keep_idle_within(size_t most) {
@@ -80,8 +93,7 @@ bool Arenas::release_idle(const runtime::Device* of) noexcept {
             idle_.erase(found);
             --made_;
         }
-        block.device->live().remove(block.data);
-        block.device->allocator().release(block.data, block.bytes);
+        release(block);
     }
 }
 

@@ -20,6 +20,7 @@ class Arenas final : public runtime::IdleMemory {
         runtime::Device* device = nullptr;
         std::byte* data = nullptr;
         size_t bytes = 0;
+        bool is_of_graph = false;  // a library's graph is made of the run: no other may use it
     };
 
 public:
@@ -57,6 +58,7 @@ public:
 private:
     explicit Arenas(std::string owner) : owner_(std::move(owner)) {}
     void give_back(const Block& block) noexcept;
+    static void release(const Block& block) noexcept;
     bool release_idle(const runtime::Device* of) noexcept;  // null: of all devices
 
     const std::string owner_;

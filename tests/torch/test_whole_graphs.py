@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+LABELS = torch.tensor([[1, 2, 0], [3, 0, 0], [1, 2, 0], [2, 2, 1], [0, 0, 0], [1, 1, 0]])  # the fourth does not fit three frames
 IMAGE, ROWS, COUNTS = (2, 4, 8, 8), (3, 6, 5), torch.tensor([1, 3, 3])
 
 
@@ -70,6 +71,11 @@ FUNCTIONS = {
     "weight norm along columns": (lambda x: torch._weight_norm(x, x[:1, :1].abs() + 1, 2), ROWS),
     "orthogonal factors": (lambda x: torch.cat(torch.linalg.qr(x), 1), ROWS),
     "triangular systems": (lambda x: torch.linalg.solve_triangular(positive_definite(x), x, upper=True) + torch.linalg.solve_triangular(x[:, :5], x, upper=False, left=False, unitriangular=True), ROWS),
+    "determinants": (lambda x: torch.linalg.det(x[:, :5] * 2) + torch.linalg.det((x[:, :5] * 2).mT), ROWS),
+    "logarithms of determinants": (lambda x: torch.linalg.slogdet(x[:, :5] * 2).logabsdet + torch.linalg.slogdet((x[:, :5] * 2).mT).sign, ROWS),
+    "inverses": (lambda x: torch.linalg.inv_ex(positive_definite(x)).inverse, ROWS),
+    "alignments": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, (3, 3, 2, 3, 1, 3), (2, 1, 2, 3, 0, 2), reduction="none", zero_infinity=True), ROWS),
+    "alignments of labels in one row": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS[:, 0], (3,) * 6, (1,) * 6, blank=4), ROWS),
     "concatenation with nothing": (lambda x: torch.cat([torch.empty(0), x * 2], 0), ROWS),
 }
 
@@ -112,8 +118,6 @@ IN_PART = {  # torch decomposes, or checks what failed
     "systems from the right": lambda x: torch.linalg.solve(positive_definite(x.mT), x, left=False),
     "factors": lambda x: torch.linalg.lu_factor(x[:, :5]).LU + x[:, :5],
     "inverses": lambda x: torch.linalg.inv(positive_definite(x)),
-    "determinants": lambda x: torch.linalg.det(x[:, :5] * 2) + torch.linalg.det((x[:, :5] * 2).mT),
-    "logarithms of determinants": lambda x: torch.linalg.slogdet(x[:, :5] * 2).logabsdet,
     "eigenvalues": lambda x: torch.linalg.eigvalsh(positive_definite(x)),
     "singular values": lambda x: torch.linalg.svdvals(x),
 }

@@ -87,7 +87,7 @@ def ctc_loss(
     longest = _longest(pred_lengths, label, label_lengths, time)
     lengths = _lengths(pred_lengths, batch, "pred_lengths")
     label_len = _lengths(label_lengths, batch, "label_lengths")
-    labels = _padded(_integers(label, "label"), label_len, longest, blank)
+    labels = padded(_integers(label, "label"), label_len, longest, blank)
     loss = ops.neg(_log_likelihood(pred, lengths, labels, label_len, blank))
     if reduction == "none":
         return loss
@@ -137,7 +137,7 @@ def _lengths(values: ArrayLike, batch: int, what: str) -> Tensor:
     return ops.reshape(lengths, shape=(batch,))
 
 
-def _padded(label: Tensor, label_len: Tensor, longest: int, blank: int) -> Tensor:
+def padded(label: Tensor, label_len: Tensor, longest: int, blank: int) -> Tensor:
     """Returns [batch, longest]: the labels of each sequence, then blanks."""
     batch, places = label_len._tuple_shape[0], apply_const(np.arange(longest, dtype=np.int32)[None])
     if label.ndim == 1:
@@ -151,7 +151,7 @@ def _padded(label: Tensor, label_len: Tensor, longest: int, blank: int) -> Tenso
     return ops.where(ops.less(places, ops.reshape(label_len, shape=(batch, 1))), labels, blank)
 
 
-def _behind(filler: float, values: Tensor) -> Tensor:
+def with_fillers(filler: float, values: Tensor) -> Tensor:
     """Returns [batch, 2 n + 1]: filler, value, filler, value, ..., filler."""
     batch, count = values._tuple_shape
     fill = [ops.full(shape=shape, value=filler, dtype=values.dtype.name, device=values) for shape in ((batch, count, 1), (batch, 1))]
@@ -174,7 +174,7 @@ def _no_skip(labels: Tensor) -> Tensor:
 
 def _log_likelihood(pred: Tensor, lengths: Tensor, labels: Tensor, label_len: Tensor, blank: int) -> Tensor:
     time, batch, _ = pred._tuple_shape
-    extended, no_skip = _behind(blank, labels), _behind(_NEVER, _no_skip(labels))
+    extended, no_skip = with_fillers(blank, labels), with_fillers(_NEVER, _no_skip(labels))
     states = extended._tuple_shape[1]
     index = ops.broadcast_to(extended, shape=(time, batch, states))
     logp = ops.log(ops.maximum(ops.gather(pred, index, axis=2), _SMALLEST))  # [time, batch, states]

@@ -133,6 +133,8 @@ class Place:
         """Sets our generator from torch's."""
         if self.is_host:
             return seed_ours(int(torch.randint(2**31 - 1, ())))
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(f"{self.name}: this call cannot become a part of a CUDA graph\n  why: it draws random numbers, and each launch would draw the same ones\n  fix: leave what draws them out of the graph")
         generator = self._generator  # its state is on the host, so nothing waits for the GPU
         offset = generator.get_offset()
         generator.set_offset(offset + 4)  # torch's kernels that draw advance the offset so

@@ -1,8 +1,7 @@
-"""ATen operators of matrices: triangular and other systems, LU and QR factors, and weight norm.
+"""ATen operators of matrices: triangular and other systems, LU and QR factors, inverses, determinants, and weight norm.
 
 Gradients of torch's other decompositions consist of these. Eigenvalues and singular values are torch's, for the signs of
-vectors are open; so are determinants, of which torch keeps factors by memory order, and Cholesky factors and inverses,
-which tell what failed.
+vectors are open; so are Cholesky factors, which tell what failed.
 """
 
 from __future__ import annotations
@@ -113,6 +112,35 @@ def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return lu, pivots, _first_zero(lu)
 
 
+def inv_ex(x: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    """(the inverse, which pivot is 0)."""
+    lu, pivots = _lu(x, check_errors)
+    return _solved(lu, pivots, F.broadcast_to(F.eye(x._tuple_shape[-1]), x._tuple_shape), adjoint=False), _first_zero(lu)
+
+
+# torch factorises the transposed matrix where a matrix is contiguous, and the gradient that was traced counts on that: the caller tells it.
+BY_ORDER_OF_MEMORY = {"_linalg_det", "_linalg_slogdet"}
+
+
+def _sign_of(pivots: Tensor) -> Tensor:
+    """-1 for an odd number of exchanges of rows, else 1."""
+    count = F.sum((pivots != F.arange(1, pivots._tuple_shape[-1] + 1, dtype="int32")).astype("int32"), axis=-1)
+    return (1 - 2 * (count % 2)).astype("float32")
+
+
+def det(x: Tensor, *, is_contiguous: bool) -> tuple[Tensor, ...]:
+    """(the determinant, both triangles, the pivots)."""
+    lu, pivots = _lu(_turned(x) if is_contiguous else x, check_errors=False)
+    return _sign_of(pivots) * F.prod(_diagonal(lu), axis=-1), lu, pivots
+
+
+def slogdet(x: Tensor, *, is_contiguous: bool) -> tuple[Tensor, ...]:
+    """(the determinant's sign, the logarithm of its size, both triangles, the pivots)."""
+    lu, pivots = _lu(_turned(x) if is_contiguous else x, check_errors=False)
+    diagonal = _diagonal(lu)
+    return _sign_of(pivots) * F.prod(F.sign(diagonal), axis=-1), F.sum(F.log(F.abs(diagonal)), axis=-1), lu, pivots
+
+
 def qr(x: Tensor, mode: Literal["reduced", "complete", "r"] = "reduced") -> tuple[Tensor, ...]:
     _checked(x)
     if mode == "r":
@@ -137,6 +165,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "linalg_solve_triangular": solve_triangular, "triangular_solve": triangular_solve,
     "cholesky_solve": cholesky_solve, "cholesky_inverse": cholesky_inverse,
     "_linalg_solve_ex": solve_ex, "linalg_lu_factor_ex": lu_factor_ex, "linalg_lu_solve": lu_solve,
+    "linalg_inv_ex": inv_ex, "_linalg_det": det, "_linalg_slogdet": slogdet,
     "linalg_qr": qr,
     "_weight_norm_interface_backward": weight_norm_backward,
 }  # fmt: skip

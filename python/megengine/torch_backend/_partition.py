@@ -16,6 +16,7 @@ from torch.utils import _pytree
 
 from ._aten import function_of
 from ._devices import device_of, is_on, why_not
+from ._linalg import BY_ORDER_OF_MEMORY
 from ._names import layer_of
 from ._pools import has_places
 from ._private import free_unbacked_symbols
@@ -202,15 +203,11 @@ def parts_of_result(node: fx.Node) -> list[fx.Node]:
     return [user for user in node.users if user.target is operator.getitem]
 
 
-# torch factorises the transposed matrix where a matrix is contiguous, and the gradient that was traced counts on that.
-_BY_ORDER_OF_MEMORY = {"_linalg_det.default", "_linalg_slogdet.default"}
-
-
 def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:
     """Returns the values that need torch's strides: those that the user's program sees, or all if
     an operation reads memory by strides.
     """
-    reads_memory = any(_reads_by_strides(node) or name_of(node) in _BY_ORDER_OF_MEMORY for node in graph.nodes)
+    reads_memory = any(_reads_by_strides(node) or name_of(node).partition(".")[0] in BY_ORDER_OF_MEMORY for node in graph.nodes)
     return {node for node in (graph.nodes if reads_memory else seen) if isinstance(node, fx.Node)}
 
 

@@ -26,6 +26,7 @@ from ._aten import RANDOM, function_of
 from ._bytes import COPIES, OTHER_PARTS, owners_of, told_with
 from ._devices import Place, device_of, place_on
 from ._forms import Unsupported
+from ._linalg import BY_ORDER_OF_MEMORY
 from ._names import kinds_text, name_of_argument, uses_of
 from ._partition import (
     DTYPES,
@@ -281,6 +282,8 @@ class Program:
         name = name_of(node)
         if name.partition(".")[0] in _ADDING_IN_64_BITS and node.meta["val"].dtype is torch.int64:
             args = (args[0].astype("int64"), *args[1:])
+        if name.partition(".")[0] in BY_ORDER_OF_MEMORY:
+            kwargs["is_contiguous"] = node.args[0].meta["val"].is_contiguous()
         if torch.Tag.pointwise in getattr(node.target, "tags", ()):
             args = _in_torchs_dtype(node, args)
         return (function_of(name) if name else node.target)(*args, **kwargs)  # type: ignore[misc]  # it was looked for before

@@ -256,14 +256,121 @@ def test_a_failure_on_the_card_is_told_by_the_next_call():
     assert torch.equal(run(good, table).cpu(), table[:3].cpu())
 
 
-def test_a_call_in_a_captured_graph_is_refused():
-    run, x = compiled(lambda x: x * 2), torch.rand(4).cuda()
-    run(x)
-    with pytest.raises(RuntimeError, match="cannot be called while its stream is captured"), warnings.catch_warnings():
+# -- graphs of torch's
+
+
+def captured(function):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = function()
+    return graph, results
+
+
+def test_a_call_is_captured_and_repeated():
+    net, ours, x = networks(), networks().cuda(), torch.rand(64, 256).cuda()
+    run, other = compiled(ours), torch.compile(lambda x: (x @ x.T).softmax(-1), backend=backend, options={"fallback": False})
+    run(x), other(x)
+    graph, y = captured(lambda: run(x))
+    for rows in (32, 300):  # others have their arenas meanwhile, and take larger ones
+        given, many = torch.rand(64, 256), torch.rand(rows, 256)
+        x.copy_(given)
+        graph.replay()
+        torch.testing.assert_close(y.cpu(), net(given), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(other(many.cuda()).cpu(), (many @ many.T).softmax(-1), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(run(many.cuda()).cpu(), net(many), rtol=1e-3, atol=1e-4)
+
+
+def test_a_training_step_is_captured_and_repeated():
+    net, ours = (networks() for _ in range(2))
+    ours, x, dy = ours.cuda(), torch.rand(64, 256).cuda(), torch.rand(64, 256).cuda()
+    run = compiled(ours)
+
+    def train():
+        ours.zero_grad()
+        y = run(x)
+        y.backward(dy)
+        return y
+
+    with torch.enable_grad():
+        for _ in range(3):
+            train()
+        graph, y = captured(train)
+        for _ in range(2):
+            given, back = torch.rand(64, 256), torch.rand(64, 256)
+            x.copy_(given), dy.copy_(back)
+            graph.replay()
+            net.zero_grad()
+            want = net(given)
+            want.backward(back)
+            torch.testing.assert_close(y.detach().cpu(), want.detach(), rtol=1e-3, atol=1e-4)
+            for mine, theirs in zip(ours.parameters(), net.parameters(), strict=True):
+                torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-3 * theirs.grad.abs().max().item())
+
+
+def test_a_graph_has_the_memory_that_it_had():
+    """What is freed while it is captured belongs to the graph; the arena of other calls does not."""
+    net, x = networks().cuda(), torch.rand(64, 256).cuda()
+    run = compiled(net)
+    want = run(x).cpu()
+    graph, y = captured(lambda: run(x))
+    for _ in range(3):
+        run(torch.rand(300, 256).cuda())  # the arena grows
+        held = [torch.full((1 << 18,), 7.0).cuda() for _ in range(4)]
+        graph.replay()
+        torch.cuda.synchronize()
+        assert all(torch.equal(each.cpu(), torch.full((1 << 18,), 7.0)) for each in held)
+        torch.testing.assert_close(y.cpu(), want)
+
+
+def refused(run, *given, why):
+    with pytest.raises(RuntimeError, match=f"(?s)cannot become a part of a CUDA graph.*{why}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's: the graph is empty
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            run(x)
+        captured(lambda: run(*given))
+
+
+def test_a_call_that_has_not_run_before_is_refused_in_a_graph():
+    """Of a graph for all sizes; others torch refuses to compile there."""
+    torch._dynamo.reset()
+    run, x = torch.compile(lambda x: x * 2, backend=backend, dynamic=True, options={"fallback": False}), torch.rand(4).cuda()
+    run(torch.rand(7).cuda())
+    refused(run, x, why="has not run for these shapes before.*call it before the capture")
     torch.testing.assert_close(run(x).cpu(), x.cpu() * 2)
+
+
+THREE = torch.tensor(3.0)
+
+
+@pytest.mark.parametrize("function", [lambda x: nn.functional.dropout(x, 0.5), lambda x: x * THREE], ids=["random numbers", "tensors of the host"])
+def test_values_of_the_host_are_refused_in_a_graph(function):
+    run, x = compiled(function), torch.ones(4).cuda()
+    run(x)
+    refused(run, x, why="random numbers")
+    assert set(run(x).cpu().tolist()) <= {0.0, 2.0, 3.0}
+
+
+def test_a_whole_step_is_refused_in_a_graph():
+    net, x, y = networks().cuda(), torch.rand(64, 256).cuda(), torch.rand(64, 256).cuda()
+    train = step(net, nn.functional.mse_loss, torch.optim.SGD(net.parameters(), 0.01))
+    before = train(x, y).cpu()
+    refused(train, x, y, why="brings values of the host")
+    assert train(x, y).cpu() < before
+
+
+def test_a_failure_in_a_graph_is_told_by_the_next_call():
+    run, table = compiled(nn.functional.embedding), torch.rand(10, 4).cuda()
+    places = torch.arange(3).cuda()
+    run(places, table)
+    graph, y = captured(lambda: run(places, table))
+    graph.replay()
+    assert torch.equal(y.cpu(), table[:3].cpu())
+    places.copy_(torch.tensor([1, 99, 2]))
+    graph.replay()
+    torch.cuda.synchronize()
+    places.copy_(torch.tensor([4, 5, 6]))
+    with pytest.raises(Exception, match="99"):
+        run(places, table)
+    graph.replay()
+    assert torch.equal(run(places, table).cpu(), table[4:7].cpu()) and torch.equal(y.cpu(), table[4:7].cpu())
 
 
 def test_what_torch_runs_is_in_order_too():
