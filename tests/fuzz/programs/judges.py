@@ -87,7 +87,7 @@ class Judge:
                 return []
             if found[0] == "no error" and not is_reached(program, call):
                 return []
-            if found[0] == "value" and is_nan_of_a_scan(program, have, expected):
+            if found[0] == "value" and (is_nan_of_a_scan(program, have, expected) or (mode.name == "onnxruntime" and is_saturated(have))):
                 return []
             if found[0] == "value" and mode.tolerance and not is_settled(program, text, call):
                 return []
@@ -148,6 +148,11 @@ def is_nan_of_a_scan(program: Program, have: Outcome, want: Outcome) -> bool:
     if not any(f.training and "F.scan(" in "".join(f.body()) for f in program.functions):
         return False
     return difference(replace(have, state=tuple(np.where(np.isnan(a), b, a) for a, b in zip(have.state, want.state))), want, LOOSE) is None
+
+
+def is_saturated(have: Outcome) -> bool:
+    """Whether a result is the largest or smallest int64: onnxruntime's sums end there, where ours wrap, as ONNX leaves open."""
+    return any(each.dtype == np.int64 and np.isin(each, [np.iinfo(np.int64).min, np.iinfo(np.int64).max]).any() for each in have.results)
 
 
 def is_settled(program: Program, text: str, call: int) -> bool:
