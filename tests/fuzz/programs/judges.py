@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -87,7 +88,7 @@ class Judge:
                 return []
             if found[0] == "no error" and not is_reached(program, call):
                 return []
-            if found[0] == "value" and is_nan_of_a_scan(program, have, expected):
+            if found[0] == "value" and (is_nan_of_a_scan(program, have, expected) or (mode.name == "onnxruntime" and is_saturated(have))):
                 return []
             if found[0] == "value" and mode.tolerance and not is_settled(program, text, call):
                 return []
@@ -139,7 +140,11 @@ def is_reached(program: Program, call: int) -> bool:
     """Whether eager mode still raises in this call where nothing is computed that no result and no state reads."""
     learned = [name for name, made in program.states if made.startswith((*LEARNED, *MODULES))]
     live = replace(program, functions=tuple(f.without_dead(learned) for f in program.functions))
-    error = run(live.text(), ways.eager, language=program.language)[call].error
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        error = run(live.text(), ways.eager, language=program.language)[call].error
+    if any("depends on none of the" in str(warning.message) for warning in told):  # then nobody reads what the loss is made of
+        return False
     return error is not None and not isinstance(error, NameError)  # of what is read for its shape alone, which nobody computes
 
 
@@ -148,6 +153,11 @@ def is_nan_of_a_scan(program: Program, have: Outcome, want: Outcome) -> bool:
     if not any(f.training and "F.scan(" in "".join(f.body()) for f in program.functions):
         return False
     return difference(replace(have, state=tuple(np.where(np.isnan(a), b, a) for a, b in zip(have.state, want.state))), want, LOOSE) is None
+
+
+def is_saturated(have: Outcome) -> bool:
+    """Whether a result is the largest or smallest int64: onnxruntime's sums end there, where ours wrap, as ONNX leaves open."""
+    return any(each.dtype == np.int64 and np.isin(each, [np.iinfo(np.int64).min, np.iinfo(np.int64).max]).any() for each in have.results)
 
 
 def is_settled(program: Program, text: str, call: int) -> bool:
