@@ -191,7 +191,8 @@ TensorRef within_bytes(const TensorRef& x) {
 TensorRef rounded_to_8_bits(const TensorRef& x) {
     const TensorRef zero = build::number(0, x);
     const auto extremum = [&](const char* reduce, const char* with_zero) {
-        return build::op(with_zero, {build::op(reduce, {x}, {Axes{0, 1}, int64_t{0}}), zero});
+        return build::op(with_zero,
+                         {build::op(reduce, {x}, {build::Axes{0, 1}, int64_t{0}}), zero});
     };
     const TensorRef low = extremum("reduce_min", "minimum"),
                     high = extremum("reduce_max", "maximum"),

@@ -115,16 +115,16 @@ Grads grad_variance(const GradCall& g) {
     const TensorRef& x = g.inputs[0];
     const auto results = static_cast<double>(std::max<int64_t>(1, g.outputs[0]->type().numel()));
     const double count = static_cast<double>(x->type().numel()) / results;
-    return {spread(g, build::mul(g.out_grads[0], 2 / std::max(1.0, count))) *
-            (x - mean_of(x, g.call, true))};
+    return {build::mul(spread(g, build::mul(g.out_grads[0], 2 / std::max(1.0, count))),
+                       build::sub(x, mean_of(x, g.call, true)))};
 }
 
 // A GPU reads the rows only once, and adds squares in float64.
 std::vector<TensorRef> expand_variance(const OpCall& call, std::span<const TensorRef> inputs) {
     const TensorRef& x = inputs[0];
     if (x->device().shares_rows()) return {};
-    const TensorRef distance = x - mean_of(x, call, true);
-    return {mean_of(distance * distance, call, call.flag("keepdims"))};
+    const TensorRef distance = build::sub(x, mean_of(x, call, true));
+    return {mean_of(build::mul(distance, distance), call, call.flag("keepdims"))};
 }
 
 Cost cost_reduce(const OpCall& call, std::span<const Type> outputs) {
