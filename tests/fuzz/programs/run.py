@@ -48,14 +48,17 @@ def load(text: str) -> dict[str, Any]:
     return scope
 
 
-def run(text: str, wrap: Wrap, change: Callable[[dict[str, Any]], None] | None = None, language: Language = MEGENGINE) -> list[Outcome]:
-    """change: what is done to the scope of the program before it runs."""
+def run(text: str, wrap: Wrap, change: Callable[[dict[str, Any]], None] | None = None, language: Language = MEGENGINE, told: list[str] | None = None) -> list[Outcome]:
+    """change: what is done to the scope of the program before it runs. told: where the texts of warnings go."""
     scope = load(text)
     if change:
         change(scope)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [outcome(*yielded, language.array) for yielded in scope["program"](wrap)]
+    with warnings.catch_warnings(record=told is not None) as heard:
+        warnings.simplefilter("ignore" if told is None else "always")
+        outcomes = [outcome(*yielded, language.array) for yielded in scope["program"](wrap)]
+    if told is not None:
+        told += [str(each.message) for each in heard or ()]
+    return outcomes
 
 
 def check_graphs() -> None:
