@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "backends/cuda/gpu.h"
-#include "runtime/core/recorded.h"
 #include "runtime/core/stream.h"
 
 namespace megjit::cuda {
@@ -41,7 +40,7 @@ using Tell = std::function<void(const Fault&)>;
 
 // Tickets count queued work; one of sixteen, and every one that another stream waits for, has an
 // event. Uploads of few bytes are sent with the work behind them, which enters the driver for both.
-class CudaStream final : public runtime::Stream, public runtime::Recorded {
+class CudaStream final : public runtime::Stream {
 public:
     using Ticket = runtime::Ticket;
 

@@ -488,7 +488,7 @@ std::vector<CurvePoint> PlanLadder::curve() const {
     return curve;
 }
 
-constexpr size_t kMostTold = 8;  // of a network of many small values
+constexpr size_t kMostTold = 8;  // a network may have many small values
 constexpr size_t kMostToldOutside = 3;
 
 void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const {

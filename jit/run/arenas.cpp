@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "runtime/core/recorded.h"
-
 namespace megjit::jit {
 
 std::shared_ptr<Arenas> Arenas::make(std::string owner) {
@@ -19,8 +17,7 @@ Arenas::Lease Arenas::take(runtime::Device& device, size_t bytes, const void* pr
                            size_t most) {
     if (most != SIZE_MAX) keep_idle_within(most);
     if (bytes == 0) return {};
-    const auto* const recorded = dynamic_cast<const runtime::Recorded*>(&device.stream());
-    const bool is_of_graph = recorded && recorded->is_recorded();
+    const bool is_of_graph = device.stream().is_recorded();
     if (!is_of_graph) {
         const std::lock_guard lock(mutex_);
         auto best = idle_.end();

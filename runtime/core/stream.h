@@ -70,6 +70,10 @@ public:
     // For streams of a guest (Device::guest): from now on work is queued on `other`, behind what
     // was queued here before.
     virtual void follow(uintptr_t other) { (void)other; }
+    // Is the stream captured that this one follows? What is queued then becomes a part of a graph
+    // of the library's, runs when that is launched, as often as it is, and keeps the memory that it
+    // has now.
+    virtual bool is_recorded() const { return false; }
     // Throws the error of work that is known to have failed, once. Waits for nothing.
     virtual void report() {}
 

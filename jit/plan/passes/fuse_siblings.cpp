@@ -28,6 +28,7 @@ class SiblingJoiner {
 public:
     explicit SiblingJoiner(Grouping& grouping)
         : grouping_(grouping), lowest_(lowest_readers()), readers_(grouping.graph.value_count()) {
+        if (is_on_host()) return;
         for (size_t id = 0; id < grouping.graph.nodes().size(); ++id)
             for (ValueId input : grouping.graph.nodes()[id].inputs)
                 readers_[at(input)].push_back(static_cast<NodeId>(id));
@@ -129,7 +130,7 @@ private:
 
     Grouping& grouping_;
     std::vector<Reader> lowest_;  // by group
-    std::vector<std::vector<NodeId>> readers_;  // by value
+    std::vector<std::vector<NodeId>> readers_;  // by value; on a GPU alone
 };
 
 }  // namespace

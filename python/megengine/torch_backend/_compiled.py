@@ -106,7 +106,7 @@ class Compiled:
             except Unsupported as error:
                 self._leave(error)
         if self._limit and not self._has_run:
-            release_torchs()  # of what compilation held: hundreds of megabytes for a large graph
+            release_torchs()  # compilation held hundreds of megabytes for a large graph
             self._has_run = True
         if self._left and not self._is_told:
             self._is_told = True
@@ -135,7 +135,7 @@ class Compiled:
         while beside not in self._planned:
             try:
                 self._planned[beside] = beside + self._whole.plan(beside).planned_bytes if self._whole else self._plan_parts(beside)
-                release_torchs()  # what planning a large graph held: several cuts are planned in turn
+                release_torchs()  # several cuts are planned in turn, and each plan held memory
             except Unsupported as error:
                 self._leave(error)
         return self._planned[beside]

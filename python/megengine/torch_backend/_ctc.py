@@ -26,13 +26,6 @@ def _lengths(given: Any) -> tuple[Tensor, int | None]:
     return Tensor(np.asarray(given, np.int32)), max(given, default=0)
 
 
-def _added(a: Tensor, b: Tensor) -> Tensor:
-    """The logarithm of the sum; -inf for two of them."""
-    largest = F.maximum(a, b)
-    base = F.where(largest == -math.inf, F.zeros_like(largest), largest)
-    return base + F.log(F.exp(a - base) + F.exp(b - base))
-
-
 def _moved(x: Tensor, by: int) -> Tensor:
     """``x[:, s - by]``, and -inf where there is none."""
     states = x._tuple_shape[1]
@@ -69,7 +62,7 @@ class _States:
         """[time, batch, states]"""
 
         def step(alpha: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-            alpha = _added(_added(alpha, _moved(alpha, 1)), _moved(alpha, 2) + self.skip) + scores
+            alpha = F.logaddexp(F.logaddexp(alpha, _moved(alpha, 1)), _moved(alpha, 2) + self.skip) + scores
             return alpha, alpha
 
         found: Tensor = F.scan(step, self.first, self.scores)[1]
@@ -81,7 +74,7 @@ class _States:
 
         def step(beta: Tensor, given: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             scores, now = given
-            before = _added(_added(beta, _moved(beta, -1)), _moved(beta, -2) + ahead)
+            before = F.logaddexp(F.logaddexp(beta, _moved(beta, -1)), _moved(beta, -2) + ahead)
             begun = F.where(self.is_last, F.zeros(()), F.full((), -math.inf))
             beta = F.where(F.expand_dims(self.frames, 1) == now + 1, begun, before) + scores
             return beta, beta
@@ -98,17 +91,14 @@ def ctc_loss(scores: Tensor, labels: Tensor, frames: Any, counts: Any, blank: in
     is_end = F.expand_dims(states.time, 1) == states.frames - 1
     last = F.max(F.where(F.expand_dims(is_end, 2), alpha, F.full((), -math.inf)), axis=0)
     last = F.where(F.expand_dims(states.frames, 1) == 0, states.first, last)
-    ends = F.where(states.is_last, last, F.full((), -math.inf))
-    largest = F.max(ends, axis=1, keepdims=True)
-    base = F.where(largest == -math.inf, F.zeros_like(largest), largest)
-    losses = -(F.squeeze(base, 1) + F.log(F.sum(F.exp(ends - base), axis=1)))
+    losses = -F.logsumexp(F.where(states.is_last, last, F.full((), -math.inf)), axis=1)
     return losses, F.swapaxes(alpha, 0, 1)
 
 
 def ctc_loss_backward(
     dy: Tensor, scores: Tensor, labels: Tensor, frames: Any, counts: Any, losses: Tensor, alpha: Tensor, blank: int, zero_infinity: bool = False
 ) -> Tensor:
-    """Of the logits, as torch has it: log_softmax's gradient leaves it as it is."""
+    """The gradient is that of the logits, as torch has it: log_softmax's gradient leaves it as it is."""
     states = _States(scores, labels, frames, counts, blank)
     together = F.swapaxes(alpha, 0, 1) + states.beta() - states.scores + F.expand_dims(losses, 1)
     weights = F.where(states.scores == -math.inf, F.zeros(()), F.exp(together))

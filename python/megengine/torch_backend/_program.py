@@ -280,9 +280,10 @@ class Program:
         without = ("device", "layout", "pin_memory", "memory_format", "generator")
         kwargs = {name: value for name, value in kwargs.items() if name not in without and value is not None}
         name = name_of(node)
-        if name.partition(".")[0] in _ADDING_IN_64_BITS and node.meta["val"].dtype is torch.int64:
+        operation = name.partition(".")[0]
+        if operation in _ADDING_IN_64_BITS and node.meta["val"].dtype is torch.int64:
             args = (args[0].astype("int64"), *args[1:])
-        if name.partition(".")[0] in BY_ORDER_OF_MEMORY:
+        if operation in BY_ORDER_OF_MEMORY:
             kwargs["is_contiguous"] = node.args[0].meta["val"].is_contiguous()
         if torch.Tag.pointwise in getattr(node.target, "tags", ()):
             args = _in_torchs_dtype(node, args)

@@ -308,7 +308,7 @@ def test_a_training_step_is_captured_and_repeated():
 
 
 def test_a_graph_has_the_memory_that_it_had():
-    """What is freed while it is captured belongs to the graph; the arena of other calls does not."""
+    """The graph keeps the memory that is freed while it is captured; it has no part of the arena of other calls."""
     net, x = networks().cuda(), torch.rand(64, 256).cuda()
     run = compiled(net)
     want = run(x).cpu()
@@ -329,7 +329,7 @@ def refused(run, *given, why):
 
 
 def test_a_call_that_has_not_run_before_is_refused_in_a_graph():
-    """Of a graph for all sizes; others torch refuses to compile there."""
+    """The program takes all sizes; torch refuses to compile any other during a capture."""
     torch._dynamo.reset()
     run, x = torch.compile(lambda x: x * 2, backend=backend, dynamic=True, options={"fallback": False}), torch.rand(4).cuda()
     run(torch.rand(7).cuda())
