@@ -268,17 +268,18 @@ bool PlanLadder::takes_plans_of_rival(Stage stage, const memory::RematProblem& p
 
 // The plain order of what runs without a limit is the first rung.
 void PlanLadder::add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick,
-                     bool has_another_order) {
+                     bool has_early_updates) {
     Family& family = this->family(stage);
     const bool has_plain = std::exchange(family.is_searched, true);
     if (!has_plain) family.plain = plans[0];
     const auto [first, last] = finalists(plans);
     for (size_t i = 0; i < plans.size(); ++i) {
-        const bool is_plain = i == 0 && !is_known_ && !has_another_order;
+        const bool is_plain = i == 0 && !is_known_ && !has_early_updates;
         if (is_plain && (has_plain || is_like_the_first_rung(stage))) continue;
         rungs_.push_back({.stage = stage,
                           .extra = plans[i].cost - family.plain.cost,
                           .is_quick = is_quick,
+                          .has_early_updates = has_early_updates,
                           .is_finalist = first <= i && i <= last});
         rungs_.back().plan = std::move(plans[i]);
     }
@@ -390,7 +391,8 @@ void PlanLadder::note(const MemoryPlan& plan) {
         const bool is_plain = rung_ == 0 ? is_like_the_first_rung(stage)
                                          : rungs_[rung_].stage == stage && !family.planned_bytes;
         if (rungs_[rung_].stage == stage && expected > 0)
-            family.excess = static_cast<double>(plan.planned_bytes) - expected;
+            family.excess[rungs_[rung_].has_early_updates] =
+                static_cast<double>(plan.planned_bytes) - expected;
         if (!is_plain) continue;
         const size_t peak = rung_ == 0 ? family.plain.peak_bytes : rungs_[rung_].plan.peak_bytes;
         family.planned_bytes = plan.planned_bytes;
@@ -422,12 +424,15 @@ size_t PlanLadder::next_rung() {
 }
 
 // By how much the programs of a stage are smaller than expected is known once one beside the plain
-// one was made: the smallest plan of a stage of which none was, where it may take so few bytes.
+// one was made: the smallest plan of a stage and order of which none was, where it may take so few
+// bytes.
 size_t PlanLadder::least_of_unknown(size_t bytes) const {
     size_t next = rungs_.size();
+    const auto is_unknown = [&](const Rung& rung) {
+        return rung.stage != Stage::as_it_is && !family(rung.stage).excess[rung.has_early_updates];
+    };
     for (size_t rung = 1; rung < rungs_.size(); ++rung)
-        if (rungs_[rung].stage != Stage::as_it_is && !family(rungs_[rung].stage).excess &&
-            may_take(rung, bytes) &&
+        if (is_unknown(rungs_[rung]) && may_take(rung, bytes) &&
             (next == rungs_.size() || expected_bytes(rungs_[rung]) < expected_bytes(rungs_[next])))
             next = rung;
     return next;
@@ -454,8 +459,9 @@ double PlanLadder::expected_bytes(const Rung& rung) const {
 }
 
 double PlanLadder::likely_bytes(const Rung& rung) const {
-    return expected_bytes(rung) +
-           (rung.stage == Stage::as_it_is ? 0 : this->family(rung.stage).excess.value_or(0));
+    if (rung.stage == Stage::as_it_is) return expected_bytes(rung);
+    const std::optional<double>& excess = family(rung.stage).excess[rung.has_early_updates];
+    return expected_bytes(rung) + excess.value_or(0);
 }
 
 TransferTimes PlanLadder::transfers() const {

@@ -72,6 +72,7 @@ private:
         double extra = 0;  // seconds more than the plain order takes, as far as the search knows
         int64_t more_elsewhere = 0;  // bytes beside the arena, less those of the first rung
         bool is_quick = true;  // the search without genetic rounds has found it
+        bool has_early_updates = false;
         bool is_finalist = true;  // without a limit: its program is looked at
         std::optional<size_t> planned_bytes = {};  // of its program, once that was made
     };
@@ -83,8 +84,9 @@ private:
         size_t planned_bytes = 0;
         size_t peak_bytes = 0;  // as the search has it
         double bytes_by_peak = 1;  // the arena by that
-        // Bytes that its last program took more than expected; nothing: the plain one is the only.
-        std::optional<double> excess = {};
+        // Bytes that its last program took more than expected, by has_early_updates: kernels hold
+        // other values in that order. Nothing: no program beside the plain one was made.
+        std::array<std::optional<double>, 2> excess = {};
     };
 
     std::vector<uint32_t> order(Stage stage, const memory::RematProblem& problem);
@@ -99,7 +101,7 @@ private:
     void search(Stage stage, const memory::RematProblem& problem);
     void add(std::vector<memory::SpillPlan> plans, int64_t more_elsewhere);
     void add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick,
-             bool has_another_order = false);
+             bool has_early_updates = false);
     bool is_like_the_first_rung(Stage stage) const;  // is its plain program?
     std::pair<size_t, size_t> finalists(const std::vector<memory::RematPlan>& plans) const;
     size_t winner(bool only_quick, size_t most_bytes) const;
@@ -113,7 +115,7 @@ private:
     size_t least_of_unknown(size_t bytes) const;
     size_t least_bytes() const { return least_ ? least_->planned_bytes : SIZE_MAX; }
     double expected_bytes(const Rung& rung) const;
-    // As expected, and as much more as the last program of its stage took more than expected.
+    // As expected, and as much more as the last program of its stage and order took more.
     double likely_bytes(const Rung& rung) const;
 
     MemoryOptions options_;
