@@ -329,7 +329,7 @@ def versions(python: str) -> dict[str, str]:
     program = (
         "import importlib.metadata as m, json; print(json.dumps({d.metadata['Name']: d.version "
         "for d in m.distributions() if d.metadata['Name'] in "
-        "('megjit', 'torch', 'jax', 'jaxlib', 'numpy', 'transformers', 'timm', 'torchvision')}))"
+        "('megjit', 'torch', 'jax', 'jaxlib', 'numpy', 'transformers', 'timm', 'torchvision', 'llama_cpp_python', 'peft', 'bitsandbytes')}))"
     )
     done = subprocess.run([python, "-c", program], capture_output=True, text=True)
     return json.loads(done.stdout) if done.returncode == 0 else {}

@@ -1,6 +1,9 @@
-"""How fast does a network of GPT-2's size write, token by token, and read a text: float32, and with int8 weights?"""
+"""How fast does a network of GPT-2's size write, token by token, and read a text: float32, and with weights of 8 and 4 bits?"""
 
+import os
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from case import Case, Subject, Target
@@ -60,7 +63,7 @@ def subject(step, put, read, reads):
     return Subject(run, result)
 
 
-def megjit(reads, is_int8=False):
+def megjit(reads, bits=32):
     on.setup_megjit()
     import megengine as mge
     import megengine.functional as F
@@ -74,8 +77,8 @@ def megjit(reads, is_int8=False):
     for name in arrays.keys() - values:
         layers[name] = M.Linear(arrays[name].shape[1], arrays[name].shape[0], bias=False)
         layers[name].weight[...] = mge.tensor(arrays[name])
-        if is_int8:
-            layers[name] = quantize_weights(layers[name])
+        if bits < 32:
+            layers[name] = quantize_weights(layers[name], bits=bits)
     shape = (1, HEADS, CONTEXT, WIDTH // HEADS)
     keys, cached = ([F.zeros(shape) for _ in range(LAYERS)] for _ in range(2))
     every = mge.tensor(np.arange(CONTEXT, dtype=np.int32))
@@ -110,23 +113,88 @@ def torch(reads):
     return subject(torch.inference_mode()(step), lambda array: on.torch_of(array).long(), on.numpy_of_torch, reads)
 
 
-def case(name, label, reads, is_int8, at_most):
-    work = {"flops": 2.0 * reads * WEIGHTS} if reads > 1 else {"bytes": WEIGHTS * (1.0 if is_int8 else 4.0)}
+def write_gguf(path):
+    """Write the network with blocks of 4 bits, as llama.cpp reads it."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "gpt2")
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(4 * WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_head_count(HEADS)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_tokenizer_model("no_vocab")
+    writer.add_vocab_size(TOKENS)
+    names = {"token": "token_embd", "place": "position_embd", "scores": "output"}
+    parts = {"qkv": "attn_qkv", "mix": "attn_output", "up": "ffn_up", "down": "ffn_down"}
+    for name, array in weights().items():
+        if name in ("token", "place"):
+            writer.add_tensor(f"{names[name]}.weight", array)
+            continue
+        kind = gguf.GGMLQuantizationType.Q4_0
+        layer, _, part = name.partition(".")
+        called = f"blk.{layer}.{parts[part]}" if part else names[name]
+        writer.add_tensor(f"{called}.weight", gguf.quants.quantize(array, kind), raw_dtype=kind)
+        if part:
+            writer.add_tensor(f"{called}.bias", np.zeros(len(array), np.float32))
+    for norm in (*(f"blk.{i}.{part}_norm" for i in range(LAYERS) for part in ("attn", "ffn")), "output_norm"):
+        writer.add_tensor(f"{norm}.weight", np.ones(WIDTH, np.float32))
+        writer.add_tensor(f"{norm}.bias", np.zeros(WIDTH, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def llama_cpp(reads):
+    import llama_cpp as llama
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "network.gguf")
+        write_gguf(path)
+        llama.llama_backend_init()
+        model = llama.llama_model_load_from_file(path.encode(), llama.llama_model_default_params())
+    options = llama.llama_context_default_params()
+    options.n_ctx, options.n_batch, options.n_ubatch = CONTEXT, FIRST, FIRST
+    options.n_threads = options.n_threads_batch = int(os.environ.get("OMP_NUM_THREADS", 2))
+    context = llama.llama_init_from_model(model, options)
+    batch = llama.llama_batch_init(FIRST, 0, 1)
+
+    def step(tokens, places):
+        llama.llama_memory_seq_rm(llama.llama_get_memory(context), 0, int(places[0]), -1)
+        batch.n_tokens = len(tokens)
+        for i, (token, place) in enumerate(zip(tokens.tolist(), places.tolist())):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = token, place, 1, 0
+            batch.logits[i] = i == len(tokens) - 1
+        if llama.llama_decode(context, batch):
+            raise RuntimeError(f"llama_decode failed at {places[0]}")
+        return np.ctypeslib.as_array(llama.llama_get_logits_ith(context, -1), (TOKENS,)).copy().reshape(1, -1)
+
+    return subject(step, lambda array: array, lambda scores: scores, reads)
+
+
+def case(name, label, reads, bits, at_most, peer=("torch", torch)):
+    work = {"flops": 2.0 * reads * WEIGHTS} if reads > 1 else {"bytes": WEIGHTS * (4.5 if bits == 4 else bits) / 8}
     return Case(
         name=name,
-        builders={"megjit": partial(megjit, reads, is_int8), "torch": partial(torch, reads)},
-        targets=(Target(label, against=("torch",), at_most=at_most),),
+        builders={"megjit": partial(megjit, reads, bits), peer[0]: partial(peer[1], reads)},
+        targets=(Target(label, against=(peer[0],), at_most=at_most),),
+        reference=peer[0],
         rtol=0,
-        atol=0.05 if is_int8 else 1e-3,
+        atol={32: 1e-3, 8: 0.05, 4: 0.1}[bits],
         rounds=(7, 3),
         seconds=0.5,
         work=work,
     )
 
 
+LLAMA = ("llama.cpp", llama_cpp)
 CASES = [
-    case("decode", "GPT-2 (124M), a token", 1, False, 1 / 1.2),
-    case("decode_int8", "GPT-2 (124M), a token, int8 weights ÷ float32's", 1, True, 1 / 3),
-    case("prefill", f"GPT-2 (124M), {READ} tokens read", READ, False, None),
-    case("prefill_int8", f"GPT-2 (124M), {READ} tokens read, int8 weights ÷ float32's", READ, True, None),
+    case("decode", "GPT-2 (124M), a token", 1, 32, 1 / 1.2),
+    case("decode_int8", "GPT-2 (124M), a token, int8 weights ÷ float32's", 1, 8, 1 / 3),
+    case("decode_4bit", "GPT-2 (124M), a token, weights of 4 bits ÷ Q4_0's", 1, 4, 1, LLAMA),
+    case("prefill", f"GPT-2 (124M), {READ} tokens read", READ, 32, None),
+    case("prefill_int8", f"GPT-2 (124M), {READ} tokens read, int8 weights ÷ float32's", READ, 8, None),
+    case("prefill_4bit", f"GPT-2 (124M), {READ} tokens read, weights of 4 bits ÷ Q4_0's", READ, 4, 1 / 0.8, LLAMA),
 ]

@@ -7,6 +7,7 @@
 #include "python/bindings/capture.h"
 #include "python/bindings/guest.h"
 #include "python/bindings/shared_memory.h"
+#include "runtime/core/host_view.h"
 #include "runtime/core/rematerializer.h"
 #include "runtime/core/tensor.h"
 
@@ -135,6 +136,18 @@ nb::object lend_in_place(nb::handle_t<Handle> self, bool copies) {
     return exported<>(copy);
 }
 
+nb::object host_bytes(nb::handle_t<Handle> self) {
+    struct Held {
+        TensorRef value;
+        runtime::HostView view;
+    };
+    const TensorRef value = host_row_major(value_to_read(self.ptr()));
+    auto* held = new Held{value, runtime::HostView(value)};
+    const nb::capsule owner(held, [](void* held) noexcept { delete static_cast<Held*>(held); });
+    using Bytes = nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>;
+    return nb::cast(Bytes(held->view.data(), {value->type().bytes()}, owner));
+}
+
 // Gives away a value that nobody else has: its new owner may write to it.
 nb::object give_away(const Handle& self) {
     return is_free_to_give(self.value()) ? exported<>(self.value()) : nb::none();
@@ -154,6 +167,9 @@ void bind_exchange(nb::module_& m) {
           "Does a DLPack capsule hold a GPU's memory?");
     // An object with __dlpack__ for the tensor's own memory, which it keeps; read-only.
     m.def("lend", &lend, nb::arg("tensor"));
+    m.def("host_bytes", &host_bytes, nb::arg("tensor"),
+          nb::sig("def host_bytes(tensor: Tensor) -> numpy.ndarray"),
+          "The value's bytes in row-major order, read-only: its own memory, or a copy from a GPU.");
     // Lends a tensor on a GPU where it lies; or, `copies`, a copy to be written to.
     m.def("lend_in_place", &lend_in_place, nb::arg("tensor"), nb::arg("copies"));
     // Lends a value that nobody else has, to be written to as well; else gives None. The tensor is

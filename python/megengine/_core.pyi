@@ -267,6 +267,11 @@ def is_on_gpu(capsule: object | None) -> bool:
 
 def lend(tensor: Tensor) -> Any: ...
 
+def host_bytes(tensor: Tensor) -> numpy.ndarray:
+    """
+    The value's bytes in row-major order, read-only: its own memory, or a copy from a GPU.
+    """
+
 def lend_in_place(tensor: Tensor, copies: bool) -> object: ...
 
 def give_away(tensor: Tensor) -> Any: ...

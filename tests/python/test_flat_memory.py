@@ -1,6 +1,8 @@
 """A long run takes no more memory than a short one."""
 
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import megengine.module as M
 import megengine.optimizer as optim
 from megengine import _core
 from megengine.autodiff import GradManager
+from megengine.fx import symbolic_trace
 from megengine.jit import exclude_from_trace, trace
 
 STEPS = 10_000
@@ -54,6 +57,18 @@ def test_segments_of_a_call_take_one_arena():
     plan = f.memory_plan()
     assert plan.arena_bytes > 4 * MB
     assert _core.memory_stats()["in_use"] - before < plan.arena_bytes + MB
+
+
+@pytest.mark.parametrize("is_module", [False, True], ids=["tensors", "module"])
+def test_saving_copies_no_tensor(is_module, tmp_path):
+    """A step within a limit may be followed by a checkpoint of its largest weight."""
+    net = M.Linear(4096, 4096, bias=False)
+    graph, state = symbolic_trace(net), net.state_dict(keep_var=True)
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM counts from here
+    before = rss()
+    graph.save(tmp_path / "saved.mge") if is_module else mge.save(state, tmp_path / "saved.safetensors")
+    most = re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())
+    assert int(most[1]) * 1024 - before < 16 * MB
 
 
 @pytest.mark.parametrize("options", [None, {"symbolic": True}, {"without_host": True}], ids=["eager", "traced", "without_host"])

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from .._core import host_bytes
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def write(
 ) -> None:
     """Write texts and arrays. Large items go first, so that all are aligned.
 
-    Values of tensors are asked for one by one, so that no more than one is copied at a time.
+    Values of tensors on the host are written from where they lie; others are copied one by one.
     """
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     header: dict[str, Any] = {"__metadata__": dict(texts)}
@@ -102,8 +103,9 @@ def write(
     file.write(text.encode())
     for _, array in ordered:
         if isinstance(array, Tensor):
-            array = array.numpy()
-        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            file.write(host_bytes(array).data)
+        else:
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 # -- reading -------------------------------------------------------------------------------------

@@ -90,11 +90,11 @@ class _Writer:
         self._names = {id(tensor): path for path, tensor in root.named_tensors()}
         self._taken = set(self._names.values())
         self._tensors: dict[str, Any] = {}
-        self._arrays: dict[str, np.ndarray] = {}
+        self._arrays: dict[str, np.ndarray | Tensor] = {}
         self._kept: list[Any] = []  # kept alive, so that their ids stay valid
         self._place(root)
 
-    def result(self) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    def result(self) -> tuple[dict[str, str], dict[str, np.ndarray | Tensor]]:
         records = []
         for module in self._modules:  # the list grows meanwhile
             records.append(self._record(module))
@@ -149,10 +149,11 @@ class _Writer:
         kind = type(value)
         if _CLASSES.get(kind.__name__) is not kind:
             raise Damaged(f"{name} is a {kind.__name__}, which is not a tensor class that files can hold")
-        array = value if isinstance(value, np.ndarray) else value.numpy()
         told: dict[str, Any] = {"class": kind.__name__}
-        if is_quantize(array.dtype):
-            told["dtype"] = write_dtype(array.dtype)
+        array = value
+        if is_quantize(value.dtype):
+            told["dtype"] = write_dtype(value.dtype)
+            array = value if isinstance(value, np.ndarray) else value.numpy()
             array = array.view(np.dtype(array.dtype.str))
         if not can_hold(array.dtype):
             raise Damaged(f"{name} is an array of {array.dtype}, which files do not hold")
@@ -162,7 +163,7 @@ class _Writer:
                 told["format"] = value.format
             if value._qparams is not None:
                 told["qparams"] = self._values(value._qparams)
-        self._arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+        self._arrays[name] = array
         return told
 
 
