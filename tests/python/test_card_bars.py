@@ -150,9 +150,9 @@ def test_passes_over_activations(resnet):
     assert not plan.unknown
     others = [cost for cost in plan.costs if not cost.ops[0].startswith(("conv", "matmul"))]
     activations = 11_113_984 * 128 * (2 if dtype == "bfloat16" else 4)
-    assert sum(cost.bytes for cost in others) <= (5.96 if dtype == "bfloat16" else 6.8) * activations
-    assert sum(cost.seconds for cost in others) <= (6.12e-3 if dtype == "bfloat16" else 13.4e-3)
-    assert plan.launches <= (436 if dtype == "bfloat16" else 435)
+    assert sum(cost.bytes for cost in others) <= (5.97 if dtype == "bfloat16" else 6.8) * activations
+    assert sum(cost.seconds for cost in others) <= (6.15e-3 if dtype == "bfloat16" else 13.42e-3)
+    assert plan.launches <= 449
 
 
 @pytest.mark.filterwarnings("ignore:.*tf32 has no effect here")

@@ -110,7 +110,7 @@ class Normalized(M.Module):
     def __init__(self):
         super().__init__()
         self.first, self.second = M.Conv2d(4, 32, 1, bias=False), M.Conv2d(32, 32, 1, bias=False)
-        self.norm1, self.norm2, self.head = M.BatchNorm2d(32), M.BatchNorm2d(32), M.Conv2d(32, 2, 1)
+        self.norm1, self.norm2, self.head = M.BatchNorm2d(32), M.BatchNorm2d(32), M.Conv2d(32, 2, 3, padding=1)
 
     def forward(self, x):
         y = F.relu(self.norm1(self.first(x)))

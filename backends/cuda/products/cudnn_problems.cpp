@@ -169,6 +169,9 @@ Problems conv_sums_problems(const OpCall& call, Outputs outputs) {
         if (p.window.stride[static_cast<size_t>(axis)] != 1)
             throw NoGraph{"cuDNN adds up no gradients of convolutions with strides"};
     ConvGraph c = conv_graph(p, ConvRole::data);
+    const TensorSpec& w = c.graph.tensors[static_cast<size_t>(c.w)];
+    if (w.strides != strides_of(w.dims, Layout::channels_last))
+        throw NoGraph{"cuDNN adds up no gradients of convolutions whose weights are row-major"};
     const int stored = std::exchange(c.x, c.graph.inside(DataType::f32, c.x));
     c.graph.conv(ConvRole::data, c.x, c.w, c.y, p.window);
     if (p.steps.empty()) c.graph.pointwise(PointwiseMode::identity, {c.x}, stored);

@@ -7,7 +7,8 @@
 //   3. x and the means stand before it;
 //   4. the library plans it: what conv_backward_data_sums is made of reads dy again.
 // A mask such as relu's gradient, which alone reads the convolution's gradient, becomes a step of
-// it: what is added up is behind the mask.
+// it: what is added up is behind the mask. Weights of several taps are brought into channels-last
+// order, for cuDNN has such kernels for no other.
 // The sums are float32: what they lose is less than what the elements lost when they were rounded,
 // or their factors.
 #include <algorithm>
@@ -23,6 +24,7 @@ namespace {
 
 using runtime::DType;
 using runtime::EpilogueKind;
+using runtime::Layout;
 using runtime::Reduce;
 using Ints = std::vector<int64_t>;
 
@@ -77,7 +79,7 @@ private:
             return false;
         const std::vector<Type> operands = rewrite_.from.types(node.inputs);
         const uint32_t all = (1u << operands[0].rank()) - 1;
-        return operands[0].rank() >= 3 && operands[0].layout == runtime::Layout::channels_last &&
+        return operands[0].rank() >= 3 && operands[0].layout == Layout::channels_last &&
                runtime::reduced_axes({*node.op, node.attrs, operands}) == (all & ~2u);
     }
 
@@ -138,9 +140,15 @@ private:
         joins_.emplace(id, std::move(join));
     }
 
+    static Layout layout_of_weights(const Type& weights) {
+        const bool has_one_tap = weights.numel() == weights.shape[0] * weights.shape[1];
+        return has_one_tap ? weights.layout : Layout::channels_last;
+    }
+
     // Condition 4.
     bool is_planned(const Join& join) const {
         std::vector<Type> operands = rewrite_.from.types(join.made.inputs);
+        operands[1].layout = layout_of_weights(operands[1]);
         for (const Product* product : join.products) {
             operands.push_back(type(product->x));
             operands.push_back(runtime::sums_by_channel(operands.back()));
@@ -153,7 +161,7 @@ private:
         if (node.op != &ops::conv_backward_data() && node.op != &ops::conv_backward_data_epilogue())
             return false;
         const Type& result = type(node.outputs[0]);
-        return result.layout == runtime::Layout::channels_last &&
+        return result.layout == Layout::channels_last &&
                (result.dtype == DType::f32 ? runtime::product_rules().tf32
                                            : runtime::takes_halves(*node.op, result.dtype));
     }
@@ -176,6 +184,10 @@ private:
 
     void place(const Node& node, const Join& join) {
         std::vector<ValueId> inputs = rewrite_.map(join.made.inputs);
+        if (const Type& weights = rewrite_.to.type(inputs[1]);
+            layout_of_weights(weights) != weights.layout)
+            inputs[1] = rewrite_.to.make(ops::relayout(), {inputs[1]},
+                                         {to_string(Layout::channels_last)}, node);
         for (const Product* product : join.products) {
             inputs.push_back(rewrite_.map(product->x));
             inputs.push_back(reshaped(rewrite_.map(product->mean),
