@@ -119,8 +119,8 @@ def test_the_command_prints_what_a_card_would_do(tmp_path):
     assert re.search(r"on sm_90: 1 launches, 12 B moved", found.stdout)
 
 
-@pytest.mark.filterwarnings("ignore:.*tf32 has no effect here")
-@pytest.mark.parametrize("dtype", ["bfloat16", "tf32", "float32"])
+@pytest.mark.filterwarnings("ignore:.*has no effect here")
+@pytest.mark.parametrize("dtype", ["bfloat16", "tf32", "float32", "deterministic"])
 @pytest.mark.parametrize("taps, stride", [(1, 1), (3, 1), (1, 2)])
 def test_what_a_batch_norm_adds_up_comes_from_the_convolutions_beside_it(taps, stride, dtype):
     """Tensor cores' convolutions give sums for the gradient of the norm before them, behind relu's mask and a residual's gradient, which is added to one
@@ -132,17 +132,17 @@ def test_what_a_batch_norm_adds_up_comes_from_the_convolutions_beside_it(taps, s
     @trace(symbolic=True, opt_level=3)
     def step(x):
         with gm:
-            with autocast(dtype == "bfloat16", low_prec_dtype="bfloat16"):
+            with autocast(dtype in ("bfloat16", "deterministic"), low_prec_dtype="bfloat16"):
                 y = F.relu(norm1(first(x)))
                 y = F.relu(norm2(second(y)) + (y if stride == 1 else y[:, :, ::stride, ::stride]))
                 y = last(y)
             gm.backward((y.astype("float32") ** 2).mean())
 
-    with config._override(tf32=dtype == "tf32"):
+    with config._override(tf32=dtype == "tf32", deterministic_kernel=dtype == "deterministic"):
         costs = step.on("sm_90").plan(zeros(32, 64, 56, 56)).costs
     ops = [cost.ops[0] for cost in costs]
     assert ops.count("conv_stats") == (2 if dtype == "bfloat16" else 0)
-    joins = 0 if dtype == "float32" else 1 + (taps == 1 and stride == 1)
+    joins = 0 if dtype in ("float32", "deterministic") else 1 + (taps == 1 and stride == 1)
     assert ops.count("conv_backward_data_sums") == joins
     if stride == 1:
         assert sum("reduce_sum" in cost.ops and cost.bytes > 1e6 for cost in costs) == 2 - joins

@@ -5,7 +5,8 @@
 //   2. sums of it over all axes but the channels' are taken, one of them times x - mean, where x
 //      is like it and there is one mean for each channel;
 //   3. x and the means stand before it;
-//   4. the library plans it: what conv_backward_data_sums is made of reads dy again.
+//   4. the library plans it: what conv_backward_data_sums is made of reads dy again; and runs need
+//   not have equal bits, for it does not say in which order it adds.
 // A mask such as relu's gradient, which alone reads the convolution's gradient, becomes a step of
 // it: what is added up is behind the mask. Weights of several taps are brought into channels-last
 // order, for cuDNN has such kernels for no other.
@@ -223,7 +224,9 @@ private:
 }  // namespace
 
 Graph join_gradient_sums(Graph graph, const PipelineOptions& options) {
-    if (graph.device().is_host() || options.products == Products::generated) return graph;
+    if (graph.device().is_host() || options.products == Products::generated ||
+        runtime::product_rules().deterministic)
+        return graph;
     GradientSumsJoiner joiner(graph);
     return joiner.has_work() ? joiner.run() : graph;
 }
