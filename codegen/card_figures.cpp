@@ -72,15 +72,15 @@ double CardFigures::flops_per_second(std::string_view kind) const {
     return found->second;
 }
 
-std::optional<double> CardFigures::product_seconds(const ProductShape& shape) const {
+std::optional<double> CardFigures::listed_seconds(const CardFigure& problem) const {
     for (const CardFigure& figure : figures_)
-        if (figure.what == "product" && figure.word("dtype") == shape.dtype &&
-            figure.number("batch") == static_cast<double>(shape.batch) &&
-            figure.number("m") == static_cast<double>(shape.m) &&
-            figure.number("n") == static_cast<double>(shape.n) &&
-            figure.number("k") == static_cast<double>(shape.k) &&
-            (figure.number("transpose_a") != 0) == shape.transpose_a &&
-            (figure.number("transpose_b") != 0) == shape.transpose_b)
+        if (figure.what == problem.what &&
+            std::ranges::all_of(
+                problem.words,
+                [&](auto& each) { return figure.word(each.first) == each.second; }) &&
+            std::ranges::all_of(problem.numbers, [&](auto& each) {
+            return figure.number(each.first) == each.second;
+        }))
             return figure.number("seconds");
     return {};
 }

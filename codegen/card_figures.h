@@ -20,13 +20,6 @@ struct CardFigure {
     std::string_view word(std::string_view key) const;  // empty where the line has no such key
 };
 
-// A product of matrices: [m, k] x [k, n], `batch` times.
-struct ProductShape {
-    std::string_view dtype;  // "float32", "tf32", "float16", "bfloat16", "int8"
-    int64_t batch = 1, m = 0, n = 0, k = 0;
-    bool transpose_a = false, transpose_b = false;
-};
-
 class CardFigures {
 public:
     // Returns the figures of the architecture (90: sm_90), or of the next older one that has a
@@ -43,8 +36,9 @@ public:
     // The rate that large products reach: "float32", "tf32", "float16", "bfloat16", "int8"; or
     // "scores forward" and "scores backward", of attention.
     double flops_per_second(std::string_view kind) const;
-    // The measured time, where this very shape is listed.
-    std::optional<double> product_seconds(const ProductShape& shape) const;
+    // The measured time of a "product", a "convolution" or an "attention" whose line has all these
+    // numbers and words, if there is one.
+    std::optional<double> listed_seconds(const CardFigure& problem) const;
 
 private:
     std::vector<CardFigure> figures_;

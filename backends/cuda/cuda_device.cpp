@@ -11,6 +11,8 @@
 #include "codegen/disk_cache.h"
 #include "codegen/op_kernel.h"
 #include "runtime/host/error.h"
+#include "runtime/host/product_rules.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::cuda {
 
@@ -118,13 +120,17 @@ std::unique_ptr<Device> CudaDevice::guest(std::string name,
         new CudaDevice(gpu_, services_, std::move(name), std::move(memory)));
 }
 
-// (cuDNN's attention has no gradient for float32.)
+// (cuDNN's attention has no gradient for float32, and tensor cores alone compute convolutions with
+// more to do.)
 bool CudaDevice::computes_whole(const OpCall& call) const {
     const Selects computes = kernel_of(call.op.name).computes_whole;
     if (computes && computes(call)) return true;
     std::string why_not;
     const std::vector<Type> outputs = infer(call);
-    return call.op.has_gpu_product && call.inputs[0].dtype != DType::f32 &&
+    const bool is_for_tensor_cores =
+        call.inputs[0].dtype != DType::f32 ||
+        (runtime::product_rules().tf32 && &call.op == &runtime::ops::conv_backward_data_sums());
+    return call.op.has_gpu_product && is_for_tensor_cores &&
            !cudnn::problems_of(call, outputs, &why_not).empty() &&
            (kernel_of(call.op.name).prepare || plans_product(*this, call, outputs));
 }

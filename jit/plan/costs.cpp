@@ -9,12 +9,15 @@
 #include "runtime/host/error.h"
 #include "runtime/host/product_rules.h"
 #include "runtime/ops/attention.h"
+#include "runtime/ops/conv.h"
 #include "runtime/ops/known.h"
 #include "runtime/ops/matmul.h"
 
 namespace megjit::jit {
 namespace {
 
+using codegen::CardFigure;
+using runtime::ConvRole;
 using runtime::Cost;
 using runtime::DType;
 using runtime::OpCall;
@@ -56,6 +59,8 @@ std::string_view product_kind(DType dtype) {
     }
 }
 
+double as_number(int64_t value) { return static_cast<double>(value); }
+
 // The second factor is read where it lies, a page for each index of the sum: twice the time of a
 // packed one where these are many, at AVX2.
 bool is_short(const runtime::Contraction& contraction) {
@@ -65,7 +70,82 @@ bool is_short(const runtime::Contraction& contraction) {
     return sum <= kLongestSum && sum * columns <= kMostElements;
 }
 
+// How a card's file (tools/card/products.py) lists a product of matrices.
+CardFigure matmul_figure(const OpCall& call, std::span<const Type> outputs) {
+    const runtime::MatmulProblem p = runtime::matmul_problem(call, outputs);
+    int64_t batch = 1;
+    for (const int64_t extent : p.batch) batch *= extent;
+    return {"product",
+            {{"batch", as_number(batch)},
+             {"m", as_number(p.m)},
+             {"n", as_number(p.n)},
+             {"k", as_number(p.k)},
+             {"transpose_a", p.ta},
+             {"transpose_b", p.tb}},
+            {}};
+}
+
+// The steps of a convolution, and its sums, take no time in its line.
+std::optional<CardFigure> conv_figure(const OpCall& call, std::span<const Type> outputs,
+                                      ConvRole role) {
+    const runtime::ConvProblem p = runtime::conv_problem(call, outputs, role);
+    const auto& [dims, kernel, stride, padding, dilation] = p.window;
+    if (dims != 2 || stride[0] != stride[1] || padding[0] != padding[1] || dilation[0] != 1 ||
+        dilation[1] != 1)
+        return {};
+    constexpr std::string_view kDirections[] = {"forward", "input", "filter"};  // by role
+    return CardFigure{"convolution",
+                      {{"n", as_number(p.x.shape[0])},
+                       {"c", as_number(p.x.shape[1])},
+                       {"h", as_number(p.x.shape[2])},
+                       {"w", as_number(p.x.shape[3])},
+                       {"k", as_number(p.w.shape[0])},
+                       {"r", as_number(kernel[0])},
+                       {"s", as_number(kernel[1])},
+                       {"stride", as_number(stride[0])},
+                       {"padding", as_number(padding[0])},
+                       {"groups", as_number(p.groups)}},
+                      {{"direction", kDirections[static_cast<size_t>(role)]}}};
+}
+
+std::optional<CardFigure> attention_figure(const OpCall& call, std::string_view direction) {
+    const runtime::AttentionProblem p = runtime::attention_problem(call);
+    if (p.masks > 0 || p.drop_prob > 0 || p.key_heads != p.heads || p.value_width != p.width)
+        return {};
+    return CardFigure{"attention",
+                      {{"batch", as_number(p.batch)},
+                       {"heads", as_number(p.heads)},
+                       {"queries", as_number(p.queries)},
+                       {"keys", as_number(p.keys)},
+                       {"width", as_number(p.width)},
+                       {"causal", p.is_causal}},
+                      {{"direction", direction}}};
+}
+
 }  // namespace
+
+std::optional<CardFigure> listed_problem(const OpCall& call, std::span<const Type> outputs) {
+    const auto is_one_of = [&](std::initializer_list<const OpDef*> ops) {
+        return std::ranges::find(ops, &call.op) != ops.end();
+    };
+    std::optional<CardFigure> figure;
+    if (is_one_of({&ops::matmul(), &ops::matmul_epilogue(), &runtime::matmul_sums()}))
+        figure = matmul_figure(call, outputs);
+    else if (is_one_of({&ops::conv(), &ops::conv_epilogue(), &ops::conv_stats()}))
+        figure = conv_figure(call, outputs, ConvRole::forward);
+    else if (is_one_of({&ops::conv_backward_data(), &ops::conv_backward_data_epilogue()}))
+        figure = conv_figure(call, outputs, ConvRole::data);
+    else if (is_one_of({&ops::conv_backward_data_sums()}))
+        figure = conv_figure(runtime::gradient_of_sums(call), outputs, ConvRole::data);
+    else if (is_one_of({&ops::conv_backward_filter()}))
+        figure = conv_figure(call, outputs, ConvRole::filter);
+    else if (is_one_of({&ops::attention(), &ops::attention_of_parts()}))
+        figure = attention_figure(call, "forward");
+    else if (is_one_of({&ops::attention_grad(), &ops::attention_grad_of_parts()}))
+        figure = attention_figure(call, "backward");
+    if (figure) figure->words.emplace_back("dtype", product_kind(call.inputs[0].dtype));
+    return figure;
+}
 
 std::string_view name_of(CostSource source) {
     constexpr std::string_view kNames[] = {"model", "card", "profile", "tuning"};
@@ -139,21 +219,15 @@ Estimate Costs::kernel(const Graph& graph, const Node& node) const {
 
 Estimate Costs::computing(const OpCall& call, std::span<const Type> outputs) const {
     const Cost work = runtime::cost_of(call, outputs);
-    if (const auto listed = work.is_product ? listed_product(call, outputs) : std::nullopt)
-        return {.bytes = work.bytes, .seconds = *listed, .source = CostSource::card};
+    if (const auto seconds = work.is_product ? listed(call, outputs) : std::nullopt)
+        return {.bytes = work.bytes, .seconds = *seconds, .source = CostSource::card};
     return {.bytes = work.bytes, .seconds = work.flops / flops_per_second(call, work)};
 }
 
-std::optional<double> Costs::listed_product(const OpCall& call,
-                                            std::span<const Type> outputs) const {
-    if (!card_ || !(call.op.contraction || &call.op == &ops::matmul_epilogue() ||
-                    &call.op == &runtime::matmul_sums()))
-        return {};
-    const runtime::MatmulProblem p = runtime::matmul_problem(call, outputs);
-    int64_t batch = 1;
-    for (const int64_t extent : p.batch) batch *= extent;
-    return card_->product_seconds(
-        {product_kind(call.inputs[0].dtype), batch, p.m, p.n, p.k, p.ta, p.tb});
+std::optional<double> Costs::listed(const OpCall& call, std::span<const Type> outputs) const {
+    const std::optional<codegen::CardFigure> problem =
+        card_ ? listed_problem(call, outputs) : std::nullopt;
+    return problem ? card_->listed_seconds(*problem) : std::nullopt;
 }
 
 double Costs::flops_per_second(const OpCall& call, const Cost& work) const {

@@ -35,6 +35,11 @@ struct Estimate {
     CostSource source = CostSource::model;
 };
 
+// The line of a card's file (tools/card/products.py) that tells how long the op's product takes;
+// nothing where no file has such lines.
+std::optional<codegen::CardFigure> listed_problem(const runtime::OpCall& call,
+                                                  std::span<const runtime::Type> outputs);
+
 class Costs {
 public:
     // These costs are of no device, and so the same in all processes: what they exchange must be.
@@ -90,8 +95,8 @@ private:
 
     Estimate kernel(const Graph& graph, const Node& node) const;
     Estimate modelled(const runtime::OpCall& call, std::span<const runtime::Type> outputs) const;
-    std::optional<double> listed_product(const runtime::OpCall& call,
-                                         std::span<const runtime::Type> outputs) const;
+    std::optional<double> listed(const runtime::OpCall& call,
+                                 std::span<const runtime::Type> outputs) const;
     double flops_per_second(const runtime::OpCall& call, const runtime::Cost& work) const;
 
     runtime::Speeds speeds_ = {};

@@ -68,6 +68,8 @@ constexpr Pass kPipeline[] = {
      "after expand, which writes normalizations as sums; before fuse, which would take them"},
     {"join_stats", 3, join_stats, false, false,
      "after expand, which writes a norm as its statistics, and assign_layouts; before fuse, which would take them"},
+    {"join_gradient_sums", 3, join_gradient_sums, false, false,
+     "after fuse_masks: sums are behind the mask of a residual's gradient; before fuse, which would take them"},
     {"fuse_relu", 3, fuse_relu, false, false, "after fuse_epilogues: relu is the last step"},
     {"bind_weights", 3, bind_weights, false, false,
      "after fuse_relu: packing depends on the whole epilogue; before rematerialize, which has every op made ready, and fuse: the prologue has no kernels"},

@@ -5,6 +5,7 @@
 //   conv_backward_filter:  dw from x and dy
 //   conv_epilogue:         conv, and steps on its result (epilogue.h)
 //   conv_backward_data_epilogue: likewise
+//   conv_backward_data_sums: likewise, and sums by channel for the gradient of a batch norm
 //   conv_stats:            conv, and the sums that statistics by channel need
 // Rules (cited by messages and tests):
 //   C1 one floating dtype          C2 rank 3 to 5, the same for both operands
@@ -12,7 +13,13 @@
 //   C4 one stride, padding and dilation per spatial axis
 //   C5 the window fits into the padded extent
 //   C6 dy has the batch, channels and extents that conv would give
+//   C7 each pair behind the gradient's operands is a tensor like the result, and a float32 for each
+//      of its channels
 #include "runtime/ops/conv.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "runtime/ops/builders.h"
 #include "runtime/ops/known.h"
@@ -130,28 +137,61 @@ std::vector<Type> infer_conv_epilogue(const OpCall& call) {
     return types;
 }
 
+TensorRef sum_by_channel(const TensorRef& wide) {
+    build::Axes axes{0};
+    for (int axis = 2; axis < wide->type().rank(); ++axis) axes.push_back(axis);
+    return build::reduce_sum(wide, axes, true);
+}
+
 std::vector<Type> infer_conv_stats(const OpCall& call) {
     const std::vector<Type> types = infer_conv(call);
-    Shape channels = types[0].shape;
-    for (int axis = 0; axis < channels.rank(); ++axis)
-        if (axis != 1) channels[axis] = 1;
-    const Type sums{DType::f32, channels};
+    const Type sums = sums_by_channel(types[0]);
     return {types[0], sums, sums};
 }
 
 Tensors expand_conv_stats(const OpCall& call, std::span<const TensorRef> inputs) {
     const TensorRef y = op("conv", {inputs[0], inputs[1]}, call.attrs),
                     wide = build::cast(y, DType::f32);
-    build::Axes axes{0};
-    for (int axis = 2; axis < y->type().rank(); ++axis) axes.push_back(axis);
-    return {y, build::reduce_sum(wide, axes, true),
-            build::reduce_sum(op("square", {wide}), axes, true)};
+    return {y, sum_by_channel(wide), sum_by_channel(op("square", {wide}))};
 }
 
 std::vector<Type> infer_backward_data_epilogue(const OpCall& call) {
     std::vector<Type> types = infer_backward_data(call);
     check_epilogue(call, types[0]);
     return types;
+}
+
+// Checks rule C7.
+std::vector<Type> infer_backward_data_sums(const OpCall& call) {
+    const OpCall gradient = gradient_of_sums(call);
+    std::vector<Type> types = infer_backward_data_epilogue(gradient);
+    const Type result = types[0], sums = sums_by_channel(result);
+    const auto pairs = call.inputs.subspan(gradient.inputs.size());
+    if (pairs.size() % 2)
+        refuse(call, cat("the last tensor, ", to_string(pairs.back()), ", has no mean"));
+    types.push_back(sums);
+    for (size_t i = 0; i < pairs.size(); i += 2) {
+        if (pairs[i].dtype != result.dtype || !(pairs[i].shape == result.shape))
+            refuse(call, cat("a gradient ", to_string(result), " is multiplied by ",
+                             to_string(pairs[i])));
+        if (!(pairs[i + 1] == sums))
+            refuse(call, cat("the mean is ", to_string(sums), ", not ", to_string(pairs[i + 1])));
+        types.push_back(sums);
+    }
+    return types;
+}
+
+Tensors expand_backward_data_sums(const OpCall& call, std::span<const TensorRef> inputs) {
+    const OpCall gradient = gradient_of_sums(call);
+    const size_t first = gradient.inputs.size();
+    const TensorRef g = apply(gradient.op, call.attrs, inputs.first(first), nullptr)[0],
+                    wide = build::cast(g, DType::f32);
+    Tensors results{g, sum_by_channel(wide)};
+    for (size_t i = first; i < inputs.size(); i += 2) {
+        const TensorRef apart = op("sub", {build::cast(inputs[i], DType::f32), inputs[i + 1]});
+        results.push_back(sum_by_channel(op("mul", {wide, apart})));
+    }
+    return results;
 }
 
 Cost conv_cost(const OpCall& call, std::span<const Type> outputs) {
@@ -244,6 +284,20 @@ ConvProblem conv_problem(const OpCall& call, std::span<const Type> outputs, Conv
     return p;
 }
 
+Type sums_by_channel(const Type& of) {
+    Shape channels = of.shape;
+    for (int axis = 0; axis < channels.rank(); ++axis)
+        if (axis != 1) channels[axis] = 1;
+    return {DType::f32, channels};
+}
+
+OpCall gradient_of_sums(const OpCall& call) {
+    std::istringstream words(call.text("epilogue"));
+    const auto operands = 2 + std::distance(std::istream_iterator<std::string>(words), {});
+    return {ops::conv_backward_data_epilogue(), call.attrs,
+            call.inputs.first(std::min<size_t>(static_cast<size_t>(operands), call.inputs.size()))};
+}
+
 bool is_pointwise(const ConvProblem& p) {
     for (int axis = 0; axis < p.window.dims; ++axis)
         if (p.window.stride[axis] != 1 || p.window.padding[axis] != 0) return false;
@@ -322,6 +376,17 @@ std::vector<OpDef> conv_ops() {
          .grad = grad_backward_data_epilogue,
          .expand = expand_backward_data_epilogue,
          .epilogue = steps_of_gradient,
+         .prefers_channels_last = prefers_channels_last<ConvRole::data>,
+         .cost = backward_data_cost},
+        {.name = "conv_backward_data_sums",
+         .doc =
+             "conv_backward_data_epilogue, and sums over all but the channels, float32, [1, channels, 1...]: of its result, and for each pair of a tensor and means, of the result times tensor - means.",
+         .inputs = {dy, "w", {"operands", OperandKind::activation}},
+         .variadic = true,
+         .attrs = backward_data_epilogue_attrs(),
+         .infer = infer_backward_data_sums,
+         .has_gpu_product = true,
+         .expand = expand_backward_data_sums,
          .prefers_channels_last = prefers_channels_last<ConvRole::data>,
          .cost = backward_data_cost},
         {.name = "conv_backward_filter",

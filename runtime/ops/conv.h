@@ -26,6 +26,14 @@ struct ConvProblem {
 ConvProblem conv_problem(const OpCall& call, std::span<const Type> outputs,
                          ConvRole role = ConvRole::forward);
 
+// The type of sums over all axes but the channels, float32 [1, channels, 1...].
+Type sums_by_channel(const Type& of);
+
+// The gradient that a call of conv_backward_data_sums adds up: a call of
+// conv_backward_data_epilogue. The other operands are pairs of a tensor and the means of its
+// channels.
+OpCall gradient_of_sums(const OpCall& call);
+
 // Is it a dense convolution with a 1x1 kernel in steps of 1? Then it is a product of matrices.
 bool is_pointwise(const ConvProblem& problem);
 // Is it one of float32 whose row-major images have enough pixels for a product with each of them?

@@ -63,7 +63,7 @@ public:
         return out[0];
     }
     // A convolution of 1x1 with the statistics of its result, and the gradient of its data with
-    // relu's gradient of a sum.
+    // relu's gradient of a sum, which is added up for two norms; and one of 3x3.
     void conv_with_more(int64_t in, int64_t out, int64_t size) {
         const Type x = image(in, {size, size}), y = image(out, {size, size}),
                    w{dtype_, {out, in, 1, 1}};
@@ -71,6 +71,14 @@ public:
         add("conv_stats", {ones, none, ones, int64_t{1}}, {x, w});
         add("conv_backward_data_epilogue",
             {ones, none, ones, int64_t{1}, sizes, std::string("add mask")}, {y, w, x, x});
+        const Type means{DType::f32, {1, in, 1, 1}};
+        add("conv_backward_data_sums",
+            {ones, none, ones, int64_t{1}, sizes, std::string("add mask")},
+            {y, w, x, x, x, means, x, means});
+        const Type taps{dtype_, {out, in, 3, 3}, layout_};
+        add("conv_backward_data_sums",
+            {ones, Extents{1}, ones, int64_t{1}, sizes, std::string("mask")},
+            {y, taps, x, x, means});
     }
     void batch_norm(int64_t channels, Extents size) {
         const Type x = image(channels, size), c{DType::f32, {channels}};

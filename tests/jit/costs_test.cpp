@@ -100,6 +100,85 @@ TEST_F(MeasuredTimes, EachCostTellsWhereItComesFrom) {
     EXPECT_EQ(name_of(Costs(runtime::host_device()).op(call, {&kSmall, 1}).source), "model");
 }
 
+// The keys are those that tools/card/products.py writes.
+TEST_F(MeasuredTimes, ACardsFileListsProductsConvolutionsAndAttention) {
+    using runtime::DType;
+    const runtime::Layout last = runtime::Layout::channels_last;
+    const Type x{DType::bf16, {8, 64, 56, 56}, last}, y{DType::bf16, {8, 32, 28, 28}, last},
+        w{DType::bf16, {32, 64, 3, 3}}, heads{DType::bf16, {2, 4, 16, 8}};
+    const runtime::Attrs window{std::vector<int64_t>{2}, std::vector<int64_t>{1},
+                                std::vector<int64_t>{1}, int64_t{1}};
+    const auto with = [&](std::vector<int64_t> extents) {
+        runtime::Attrs attrs = window;
+        attrs.emplace_back(std::move(extents));
+        return attrs;
+    };
+    const auto conv = [](double seconds, std::string_view direction) {
+        return codegen::CardFigure{"convolution",
+                                   {{"n", 8},
+                                    {"c", 64},
+                                    {"h", 56},
+                                    {"w", 56},
+                                    {"k", 32},
+                                    {"r", 3},
+                                    {"s", 3},
+                                    {"stride", 2},
+                                    {"padding", 1},
+                                    {"groups", 1},
+                                    {"seconds", seconds}},
+                                   {{"dtype", "bfloat16"}, {"direction", direction}}};
+    };
+    const codegen::CardFigures card({
+        conv(1, "forward"),
+        conv(2, "input"),
+        conv(3, "filter"),
+        {"attention",
+         {{"batch", 2},
+          {"heads", 4},
+          {"queries", 16},
+          {"keys", 16},
+          {"width", 8},
+          {"causal", 1},
+          {"seconds", 4}},
+         {{"dtype", "bfloat16"}, {"direction", "forward"}}},
+        {"product",
+         {{"batch", 1},
+          {"m", 6},
+          {"n", 5},
+          {"k", 7},
+          {"transpose_a", 0},
+          {"transpose_b", 1},
+          {"seconds", 5}},
+         {{"dtype", "float32"}}},
+    });
+    const auto seconds = [&](std::string_view op, runtime::Attrs attrs, std::vector<Type> inputs) {
+        const runtime::OpCall call{runtime::find_op(op), attrs, inputs};
+        const auto problem = listed_problem(call, runtime::infer(call));
+        return problem ? card.listed_seconds(*problem).value_or(0) : -1;
+    };
+    EXPECT_EQ(seconds("conv", window, {x, w}), 1);
+    EXPECT_EQ(seconds("conv_stats", window, {x, w}), 1);
+    EXPECT_EQ(seconds("conv_backward_data", with({56, 56}), {y, w}), 2);
+    EXPECT_EQ(seconds("conv_backward_filter", with({3, 3}), {x, y}), 3);
+    runtime::Attrs masked = with({56, 56});
+    masked.emplace_back(std::string("mask"));
+    EXPECT_EQ(seconds("conv_backward_data_epilogue", masked, {y, w, x}), 2);
+    const Type means{DType::f32, {1, 64, 1, 1}};
+    EXPECT_EQ(seconds("conv_backward_data_sums", masked, {y, w, x, x, means}), 2);
+    const Type others{DType::f16, x.shape, last}, of_others{DType::f16, w.shape};
+    EXPECT_EQ(seconds("conv", window, {others, of_others}), 0);
+    const auto attend = [&](int64_t causal) {
+        return seconds("attention", {0.5, causal, int64_t{0}, 0.0, int64_t{0}, int64_t{0}},
+                       {heads, heads, heads});
+    };
+    EXPECT_EQ(attend(1), 4);
+    EXPECT_EQ(attend(0), 0);
+    EXPECT_EQ(
+        seconds("matmul", {int64_t{0}, int64_t{1}}, {Type{.shape = {6, 7}}, Type{.shape = {5, 7}}}),
+        5);
+    EXPECT_EQ(seconds("exp", {}, {x}), -1);
+}
+
 TEST_F(MeasuredTimes, AKernelIsWorthAProductWithAShortSumAlone) {
     const Costs costs(runtime::host_device());
     const auto estimate = [&](int64_t sum, std::string_view by) {

@@ -150,15 +150,16 @@ def test_passes_over_activations(resnet):
     assert not plan.unknown
     others = [cost for cost in plan.costs if not cost.ops[0].startswith(("conv", "matmul"))]
     activations = 11_113_984 * 128 * (2 if dtype == "bfloat16" else 4)
-    assert sum(cost.bytes for cost in others) <= (7.67 if dtype == "bfloat16" else 8.5) * activations
-    assert sum(cost.seconds for cost in others) <= (7.83e-3 if dtype == "bfloat16" else 16.6e-3)
-    assert plan.launches <= (440 if dtype == "bfloat16" else 392)
+    assert sum(cost.bytes for cost in others) <= (5.97 if dtype == "bfloat16" else 6.8) * activations
+    assert sum(cost.seconds for cost in others) <= (6.15e-3 if dtype == "bfloat16" else 13.42e-3)
+    assert plan.launches <= 449
 
 
-@pytest.mark.parametrize("dtype, count", [("float32", 8), ("bfloat16", 7)])
+@pytest.mark.filterwarnings("ignore:.*tf32 has no effect here")
+@pytest.mark.parametrize("dtype, count", [("float32", 8), ("tf32", 6), ("bfloat16", 5)])
 def test_passes_over_an_activation_between_two_convolutions(dtype, count):
     """Batch norm and relu read it once for the statistics and once to normalize it, which writes once. Backward reads it and its gradient twice, and writes
-    once: 8. The statistics of halves come from the convolution: 7."""
+    once: 8. On tensor cores the convolution behind it adds up the gradient: 6. The statistics of halves come from the convolution before it: 5."""
     convs = [M.Conv2d(64, 64, 1, bias=False) for _ in range(6)]
     norms = [M.BatchNorm2d(64) for _ in convs]
     net = M.Sequential(*(layer for pair in zip(convs, norms, strict=True) for layer in (*pair, M.ReLU())))
@@ -175,8 +176,9 @@ def test_passes_over_an_activation_between_two_convolutions(dtype, count):
                 gm.backward(y.astype("float32").mean())
             rule.step().clear_grad()
 
-        plan = step.on("sm_90").plan(mge.tensor(np.zeros((32, 64, 56, 56), np.float32)))
+        with config._override(tf32=dtype == "tf32"):
+            plan = step.on("sm_90").plan(mge.tensor(np.zeros((32, 64, 56, 56), np.float32)))
         others = [cost for cost in plan.costs if not cost.ops[0].startswith("conv")]
-        return sum(cost.bytes for cost in others) / ((4 if dtype == "float32" else 2) * 32 * 64 * 56 * 56)
+        return sum(cost.bytes for cost in others) / ((2 if dtype == "bfloat16" else 4) * 32 * 64 * 56 * 56)
 
     assert passes(6) - passes(5) == pytest.approx(count, abs=0.02)

@@ -10,6 +10,7 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+from megengine import config
 from megengine.amp import autocast
 from megengine.autodiff import GradManager
 from megengine.jit import trace
@@ -118,23 +119,33 @@ def test_the_command_prints_what_a_card_would_do(tmp_path):
     assert re.search(r"on sm_90: 1 launches, 12 B moved", found.stdout)
 
 
-@pytest.mark.parametrize("taps, joins", [(1, True), (3, False)])
-def test_a_residuals_gradient_is_added_and_masked_in_the_gradient_of_a_1x1_convolution(taps, joins):
-    """cuDNN has no such step behind 3x3. The statistics of halves stand beside convolutions of any size."""
-    first, second = M.Conv2d(64, 64, 1, bias=False), M.Conv2d(64, 64, taps, padding=taps // 2, bias=False)
-    norm1, norm2 = M.BatchNorm2d(64), M.BatchNorm2d(64)
-    gm = GradManager().attach([*first.parameters(), *second.parameters()])
+@pytest.mark.filterwarnings("ignore:.*has no effect here")
+@pytest.mark.parametrize("dtype", ["bfloat16", "tf32", "float32", "deterministic"])
+@pytest.mark.parametrize("taps, stride", [(1, 1), (3, 1), (1, 2)])
+def test_what_a_batch_norm_adds_up_comes_from_the_convolutions_beside_it(taps, stride, dtype):
+    """Tensor cores' convolutions give sums for the gradient of the norm before them, behind relu's mask and a residual's gradient, which is added to one
+    of 1x1 alone; those of halves give statistics, too. cuDNN adds up nothing where the step is 2."""
+    first, second = M.Conv2d(64, 64, 1, bias=False), M.Conv2d(64, 64, taps, stride, taps // 2, bias=False)
+    norm1, norm2, last = M.BatchNorm2d(64), M.BatchNorm2d(64), M.Conv2d(64, 64, 3, padding=1)
+    gm = GradManager().attach([*first.parameters(), *norm1.parameters(), *second.parameters(), *norm2.parameters()])
 
     @trace(symbolic=True, opt_level=3)
     def step(x):
         with gm:
-            with autocast(low_prec_dtype="bfloat16"):
+            with autocast(dtype in ("bfloat16", "deterministic"), low_prec_dtype="bfloat16"):
                 y = F.relu(norm1(first(x)))
-                y = F.relu(norm2(second(y)) + y)
-            gm.backward(y.astype("float32").mean())
+                y = F.relu(norm2(second(y)) + (y if stride == 1 else y[:, :, ::stride, ::stride]))
+                y = last(y)
+            gm.backward((y.astype("float32") ** 2).mean())
 
-    ops = [cost.ops[0] for cost in step.on("sm_90").plan(zeros(32, 64, 56, 56)).costs]
-    assert ops.count("conv_backward_data_epilogue") == joins and ops.count("conv_stats") == 2
+    with config._override(tf32=dtype == "tf32", deterministic_kernel=dtype == "deterministic"):
+        costs = step.on("sm_90").plan(zeros(32, 64, 56, 56)).costs
+    ops = [cost.ops[0] for cost in costs]
+    assert ops.count("conv_stats") == (2 if dtype == "bfloat16" else 0)
+    joins = 0 if dtype in ("float32", "deterministic") else 1 + (taps == 1 and stride == 1)
+    assert ops.count("conv_backward_data_sums") == joins
+    if stride == 1:
+        assert sum("reduce_sum" in cost.ops and cost.bytes > 1e6 for cost in costs) == 2 - joins
 
 
 @pytest.mark.parametrize("rows, columns", [(8192, 768), (8192, 3072), (128 * 56 * 56, 64)])

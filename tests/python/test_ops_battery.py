@@ -247,6 +247,11 @@ def masked_gradient(dy, w, addend, y):
     return np.where(y > 0, padded[:, :, 1:-1, 1:-1] + addend, 0)
 
 
+def gradient_with_sums(dy, w, addend, y, x, mean):
+    g = masked_gradient(dy, w, addend, y)
+    return g, g.sum((0, 2, 3), keepdims=True), (g * (x - mean)).sum((0, 2, 3), keepdims=True)
+
+
 BLOCKS = np.random.default_rng(9).integers(0, 56, (5, 2, 18)).astype(np.uint8)  # a scale is at most 0.5
 
 
@@ -415,6 +420,8 @@ OTHERS = [
     Row("matmul_epilogue", lambda a, b, c, d: a @ b + c + d, (X, normal(4, 5), normal(5), normal(3, 5)), {"epilogue": "bias add"}, (0, 1, 2, 3), smooth=True, tolerance=1e-5),
     Row("conv_backward_data_epilogue", masked_gradient, (spread(2, 6, 3, 5), KERNEL, IMAGE, spread(2, 4, 6, 5)),
         {**CONV, "input_shape": (6, 5), "epilogue": "add mask"}, (0, 1, 2), tolerance=1e-5),
+    Row("conv_backward_data_sums", gradient_with_sums, (spread(2, 6, 3, 5), KERNEL, IMAGE, spread(2, 4, 6, 5), spread(2, 4, 6, 5), normal(1, 4, 1, 1)),
+        {**CONV, "input_shape": (6, 5), "epilogue": "add mask"}, tolerance=1e-5),
     Row("conv_stats", conv_with_sums, (IMAGE, KERNEL), CONV, tolerance=1e-5),
     Row("matmul_sums", lambda a, b: (a.T @ b, a.sum(0)), (X, normal(3, 5)), {"transpose_a": 1, "transpose_b": 0, "of": 0}, tolerance=1e-5),
     Row("batch_norm", batch_normed, (IMAGE, normal(4), normal(4)), {"eps": 1e-5}, (0, 1, 2), tolerance=1e-5),

@@ -160,6 +160,42 @@ Problems conv_epilogue_problems(const OpCall& call, Outputs outputs) {
     return {{{fused.graph}, {}}, apart};
 }
 
+// The gradient of the data with its steps, and of what is stored the sums that the gradient of a
+// batch norm needs.
+Problems conv_sums_problems(const OpCall& call, Outputs outputs) {
+    const OpCall gradient = runtime::gradient_of_sums(call);
+    const ConvProblem p = runtime::conv_problem(gradient, outputs, ConvRole::data);
+    for (int axis = 0; axis < p.window.dims; ++axis)
+        if (p.window.stride[static_cast<size_t>(axis)] != 1)
+            throw NoGraph{"cuDNN adds up no gradients of convolutions with strides"};
+    ConvGraph c = conv_graph(p, ConvRole::data);
+    const TensorSpec& w = c.graph.tensors[static_cast<size_t>(c.w)];
+    if (w.strides != strides_of(w.dims, Layout::channels_last))
+        throw NoGraph{"cuDNN adds up no gradients of convolutions whose weights are row-major"};
+    const int stored = std::exchange(c.x, c.graph.inside(DataType::f32, c.x));
+    c.graph.conv(ConvRole::data, c.x, c.w, c.y, p.window);
+    if (p.steps.empty()) c.graph.pointwise(PointwiseMode::identity, {c.x}, stored);
+    else add_steps(c.graph, gradient, p, c.x, stored);
+    const size_t rank = c.graph.tensors[static_cast<size_t>(stored)].dims.size();
+    const auto add_sum = [&](int of, size_t output) {
+        const auto index = static_cast<int>(output);
+        c.graph.reduce(ReduceMode::sum, of,
+                       c.graph.add(channels(outputs[output], rank, Place::output, index)));
+    };
+    const auto inside = [&] { return c.graph.inside(DataType::f32, stored); };
+    for (size_t i = gradient.inputs.size(), output = 2; output < outputs.size(); i += 2, ++output) {
+        const auto index = static_cast<int>(i);
+        const int x = c.graph.add(activation(call.inputs[i], Place::input, index)),
+                  mean = c.graph.add(channels(call.inputs[i + 1], rank, Place::input, index + 1)),
+                  apart = inside(), product = inside();
+        c.graph.pointwise(PointwiseMode::sub, {x, mean}, apart);
+        c.graph.pointwise(PointwiseMode::mul, {stored, apart}, product);
+        add_sum(product, output);
+    }
+    add_sum(stored, 1);
+    return {{{c.graph}, {}}};
+}
+
 // --- pooling -----------------------------------------------------------------------------------
 
 runtime::PoolWindow fixed_window(const OpCall& call) {
@@ -377,6 +413,7 @@ constexpr Maker kMakers[] = {
     {"conv_backward_filter", conv_problems<ConvRole::filter>},
     {"conv_epilogue", conv_epilogue_problems<ConvRole::forward>},
     {"conv_backward_data_epilogue", conv_epilogue_problems<ConvRole::data>},
+    {"conv_backward_data_sums", conv_sums_problems},
     {"conv_stats", conv_stats_problems},
     {"max_pool", max_pool_problems},
     {"max_pool_grad", max_pool_grad_problems},

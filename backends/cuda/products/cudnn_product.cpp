@@ -151,7 +151,8 @@ private:
 // Convolutions with more to do are compiled when they are planned, on tensor cores alone. Without a
 // driver cuDNN has no engine for them.
 bool wants_driver(const runtime::OpCall& call, const ProductOptions& options) {
-    const bool has_more = call.op.epilogue || &call.op == &runtime::ops::conv_stats();
+    const bool has_more = call.op.epilogue || &call.op == &runtime::ops::conv_stats() ||
+                          &call.op == &runtime::ops::conv_backward_data_sums();
     return has_more && (call.inputs[0].dtype != runtime::DType::f32 || options.tf32) &&
            !runtime::find_library(runtime::NvidiaLibrary::driver);
 }

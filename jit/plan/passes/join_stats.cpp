@@ -5,13 +5,14 @@
 //   2. mean and variance of the result, or of its cast to float32, are taken over all axes but the
 //   channels';
 //   3. the library plans it: what conv_stats is made of reads the result again, and in more
-//   kernels.
+//   kernels; and runs need not have equal bits, for it does not say in which order it adds.
 // The sums are float32: what they lose of the variance, where the mean is large beside it, is less
 // than what the elements lost when they were rounded to halves. Float32 has no such excuse.
 #include <algorithm>
 #include <optional>
 
 #include "jit/plan/passes/passes.h"
+#include "runtime/host/product_rules.h"
 
 namespace megjit::jit {
 namespace {
@@ -140,7 +141,9 @@ private:
 }  // namespace
 
 Graph join_stats(Graph graph, const PipelineOptions& options) {
-    if (graph.device().is_host() || options.products == Products::generated) return graph;
+    if (graph.device().is_host() || options.products == Products::generated ||
+        runtime::product_rules().deterministic)
+        return graph;
     StatsJoiner joiner(graph);
     return joiner.has_work() ? joiner.run() : graph;
 }

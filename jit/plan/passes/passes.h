@@ -148,6 +148,10 @@ Graph join_sums(Graph graph, const PipelineOptions& options = {});
 // beside it, on a GPU. Why: the statistics of a batch norm do not read the result again.
 Graph join_stats(Graph graph, const PipelineOptions& options = {});
 
+// The sums by channel that a batch norm's gradient needs come from the convolution whose gradient
+// is added up, on a GPU, behind relu's mask. Why: the gradient is not read again for them.
+Graph join_gradient_sums(Graph graph, const PipelineOptions& options = {});
+
 // Does what fuse_epilogues does, for relu, which then may give NaN for -inf.
 Graph fuse_relu(Graph graph, const PipelineOptions& options = {});
 

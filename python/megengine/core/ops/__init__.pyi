@@ -156,6 +156,9 @@ def conv_backward_data(dy: object, w: object, /, *, stride: int | Sequence[int] 
 def conv_backward_data_epilogue(dy: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, input_shape: int | Sequence[int], epilogue: str) -> _Tensor:
     """conv_backward_data, then the steps of `epilogue` (add, mask) on its result."""
 
+def conv_backward_data_sums(dy: object, w: object, /, *operands: object, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, input_shape: int | Sequence[int], epilogue: str) -> _Tensor:
+    """conv_backward_data_epilogue, and sums over all but the channels, float32, [1, channels, 1...]: of its result, and for each pair of a tensor and means, of the result times tensor - means."""
+
 def conv_backward_filter(x: object, dy: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, kernel: int | Sequence[int]) -> _Tensor:
     """Gradient of conv for w; kernel has the weights' spatial extents."""
 
