@@ -55,7 +55,8 @@ Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
         if (!(tensor->is_constant || function_.options.capture_as_const) ||
             !(tensor->type() == type) || !tensor->has_data())
             return Fit::other_constant;
-        return std::memcmp(runtime::HostView(tensor).data(), runtime::HostView(value.tensor).data(),
+        const TensorRef held = tensor;  // its elements may have to be waited for
+        return std::memcmp(runtime::HostView(held).data(), runtime::HostView(value.tensor).data(),
                            type.bytes()) == 0
                    ? Fit::yes
                    : Fit::other_constant;
@@ -184,7 +185,7 @@ TensorRef Replayer::placeholder(RecordId id) {
     TensorRef tensor = value.tensor ? runtime::make_tensor(type, value.tensor->storage())
                                     : runtime::make_placeholder(type, *value.device);
     tensor->trace = {id_, static_cast<uint32_t>(id)};
-    values_[at(id)] = tensor;
+    values_[at(id)] = tensor.share_new();
     return tensor;
 }
 

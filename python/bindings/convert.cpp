@@ -300,6 +300,11 @@ nb::object wrap_all(std::span<const TensorRef> values) {
     return tuple;
 }
 
+PyObject* wrap_results(runtime::Results results) {
+    if (results.size() == 1) return wrap_new(std::move(results[0]));
+    return wrap_all(results).release().ptr();
+}
+
 nb::object numpy_dtype(DType dtype) {
     PyObject*& known = dtype_objects[static_cast<int>(dtype)];
     if (!known) {
@@ -605,6 +610,31 @@ void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<Te
                 : number_tensor(args[i], own, true, runtime::host_device(),
                                 op.promotion == runtime::Promotion::integer);
     }
+}
+
+namespace {
+
+// Operands without references of their own: the Tensors keep them.
+struct Lent {
+    static constexpr size_t kMost = 4;
+    TensorRef values[kMost];
+    ~Lent() {
+        for (TensorRef& value : values) value.forget();
+    }
+};
+
+}  // namespace
+
+PyObject* followed(const runtime::OpDef& op, const runtime::Attrs& attrs, PyObject* const* args,
+                   size_t count) {
+    if (!runtime::context().tracer || count > Lent::kMost || Capture::current()) return nullptr;
+    Lent lent;
+    for (size_t i = 0; i < count; ++i) {
+        if (!is_tensor(args[i]) || handle_of(args[i]).is_empty()) return nullptr;
+        lent.values[i] = TensorRef(handle_of(args[i]).value().get());
+    }
+    runtime::Results results = runtime::follow(op, attrs, {lent.values, count});
+    return results.size() > 0 ? wrap_results(std::move(results)) : nullptr;
 }
 
 namespace {

@@ -322,16 +322,26 @@ Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     return run(op, attrs, inputs, device);
 }
 
+namespace {
+
+Results noted(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+              Results outputs) {
+    for (const TapeRef& tape : context().tapes) tape->record(op, attrs, inputs, outputs);
+    return outputs;
+}
+
+}  // namespace
+
+Results follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+    Tracer* const tracer = context().tracer;
+    if (!tracer) return {};
+    Results outputs = tracer->follow(op, attrs, inputs);
+    return outputs.size() > 0 ? noted(op, attrs, inputs, std::move(outputs)) : std::move(outputs);
+}
+
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
               Device* wanted) {
-    const Context& here = context();
-    const auto noted = [&](Results outputs) {
-        for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
-        return outputs;
-    };
-    if (here.tracer)
-        if (Results outputs = here.tracer->follow(op, attrs, inputs); outputs.size() > 0)
-            return noted(std::move(outputs));
+    if (Results outputs = follow(op, attrs, inputs); outputs.size() > 0) return outputs;
     Tensors converted;
     check_input_count(op, inputs.size());
     Device& device = device_of(op, inputs, wanted);
@@ -346,8 +356,9 @@ Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
     if (is_laid_out(inputs)) [[unlikely]]
         lay_out_operands(op, inputs, converted, device, apply);
     Tracer* graph = edited_graph_of(inputs);
-    Tracer* tracer = graph ? graph : here.tracer;
-    return noted(tracer ? tracer->on_op(op, attrs, inputs, device)
+    Tracer* tracer = graph ? graph : context().tracer;
+    return noted(op, attrs, inputs,
+                 tracer ? tracer->on_op(op, attrs, inputs, device)
                         : run(op, attrs, inputs, device));
 }
 

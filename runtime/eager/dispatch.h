@@ -100,6 +100,10 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
 // operands that the op does not take.
 DType promoted_dtype(const OpDef& op, std::span<const DType> operands);
 
+// Returns what apply() would where a trace runs whose record plainly expects this op of these
+// operands, without waiting and without running anything. Empty elsewhere.
+Results follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs);
+
 // `inputs` are promoted as the op asks, and copied where the op does not know the order in which
 // they lie in memory. `wanted`: see device_of. Throws UserError.
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
