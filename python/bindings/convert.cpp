@@ -614,26 +614,31 @@ void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<Te
 
 namespace {
 
-// Operands without references of their own: the Tensors keep them.
+// Operands whose references are not counted: the Tensors keep the values.
 struct Lent {
     static constexpr size_t kMost = 4;
-    TensorRef values[kMost];
-    ~Lent() {
-        for (TensorRef& value : values) value.forget();
-    }
+    Lent() {}
+    ~Lent() {}
+    Lent(const Lent&) = delete;
+    union {
+        TensorRef values[kMost];
+    };
 };
 
 }  // namespace
 
 PyObject* followed(const runtime::OpDef& op, const runtime::Attrs& attrs, PyObject* const* args,
                    size_t count) {
-    if (!runtime::context().tracer || count > Lent::kMost || Capture::current()) return nullptr;
+    const runtime::Context& here = runtime::context();
+    if (!here.tracer || count > Lent::kMost) return nullptr;
     Lent lent;
     for (size_t i = 0; i < count; ++i) {
-        if (!is_tensor(args[i]) || handle_of(args[i]).is_empty()) return nullptr;
-        lent.values[i] = TensorRef(handle_of(args[i]).value().get());
+        if (!is_tensor(args[i])) return nullptr;
+        const Handle& handle = handle_of(args[i]);
+        if (handle.is_empty()) return nullptr;
+        new (&lent.values[i]) TensorRef(handle.value().get());
     }
-    runtime::Results results = runtime::follow(op, attrs, {lent.values, count});
+    runtime::Results results = runtime::follow(here, op, attrs, {lent.values, count});
     return results.size() > 0 ? wrap_results(std::move(results)) : nullptr;
 }
 

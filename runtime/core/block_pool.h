@@ -18,7 +18,8 @@ public:
         return block;
     }
     static void give_back(void* block) {
-        if (pool_.count == 0) closer_.is_armed = true;  // its first use makes it
+        if (!pool_.has_closer) [[unlikely]]
+            closer_.is_armed = pool_.has_closer = true;  // its first use makes it
         if (pool_.count < kKept) pool_.blocks[pool_.count++] = block;
         else std::free(block);
     }
@@ -34,6 +35,7 @@ private:
     struct Blocks {
         void* blocks[kMost];
         int count;
+        bool has_closer;
     };
     // Empties the pool when its thread ends. It is an object of its own: the pool itself is never
     // destroyed, and serves whatever is destroyed later.

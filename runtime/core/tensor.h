@@ -46,7 +46,6 @@ public:
         p_->retain_new();
         return Ref(p_);
     }
-    void forget() { p_ = nullptr; }  // of a reference that was lent, and is not counted
 
     T* get() const { return p_; }
     T* operator->() const { return p_; }

@@ -322,26 +322,19 @@ Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     return run(op, attrs, inputs, device);
 }
 
-namespace {
-
-Results noted(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
-              Results outputs) {
-    for (const TapeRef& tape : context().tapes) tape->record(op, attrs, inputs, outputs);
+Results follow(const Context& here, const OpDef& op, const Attrs& attrs,
+               std::span<const TensorRef> inputs) {
+    Results outputs = here.tracer->follow(op, attrs, inputs);
+    if (outputs.size() > 0)
+        for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
     return outputs;
-}
-
-}  // namespace
-
-Results follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
-    Tracer* const tracer = context().tracer;
-    if (!tracer) return {};
-    Results outputs = tracer->follow(op, attrs, inputs);
-    return outputs.size() > 0 ? noted(op, attrs, inputs, std::move(outputs)) : std::move(outputs);
 }
 
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
               Device* wanted) {
-    if (Results outputs = follow(op, attrs, inputs); outputs.size() > 0) return outputs;
+    const Context& here = context();
+    if (here.tracer)
+        if (Results outputs = follow(here, op, attrs, inputs); outputs.size() > 0) return outputs;
     Tensors converted;
     check_input_count(op, inputs.size());
     Device& device = device_of(op, inputs, wanted);
@@ -356,10 +349,11 @@ Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
     if (is_laid_out(inputs)) [[unlikely]]
         lay_out_operands(op, inputs, converted, device, apply);
     Tracer* graph = edited_graph_of(inputs);
-    Tracer* tracer = graph ? graph : context().tracer;
-    return noted(op, attrs, inputs,
-                 tracer ? tracer->on_op(op, attrs, inputs, device)
-                        : run(op, attrs, inputs, device));
+    Tracer* tracer = graph ? graph : here.tracer;
+    Results outputs = tracer ? tracer->on_op(op, attrs, inputs, device)
+                             : run(op, attrs, inputs, device);
+    for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+    return outputs;
 }
 
 void add_edited_graph(uint64_t session, Tracer& graph) {
