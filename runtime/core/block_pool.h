@@ -1,4 +1,5 @@
-// runtime/core/block_pool.h -- BlockPool: blocks of one size that a thread has freed and takes again.
+// runtime/core/block_pool.h -- BlockPool: blocks of one size that a thread has freed and takes
+// again.
 #pragma once
 
 #include <cstddef>

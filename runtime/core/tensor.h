@@ -68,9 +68,7 @@ public:
 
 protected:
     // The only reference goes without an atomic exchange, which takes some 20 cycles.
-    bool release() const {
-        return unique() || count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    }
+    bool release() const { return unique() || count_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
 private:
     mutable std::atomic<uint32_t> count_{1};

@@ -350,8 +350,8 @@ Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
         lay_out_operands(op, inputs, converted, device, apply);
     Tracer* graph = edited_graph_of(inputs);
     Tracer* tracer = graph ? graph : here.tracer;
-    Results outputs = tracer ? tracer->on_op(op, attrs, inputs, device)
-                             : run(op, attrs, inputs, device);
+    Results outputs =
+        tracer ? tracer->on_op(op, attrs, inputs, device) : run(op, attrs, inputs, device);
     for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
     return outputs;
 }
