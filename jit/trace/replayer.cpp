@@ -55,7 +55,8 @@ Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
         if (!(tensor->is_constant || function_.options.capture_as_const) ||
             !(tensor->type() == type) || !tensor->has_data())
             return Fit::other_constant;
-        return std::memcmp(runtime::HostView(tensor).data(), runtime::HostView(value.tensor).data(),
+        const TensorRef held = tensor;  // its elements may have to be waited for
+        return std::memcmp(runtime::HostView(held).data(), runtime::HostView(value.tensor).data(),
                            type.bytes()) == 0
                    ? Fit::yes
                    : Fit::other_constant;
@@ -184,7 +185,7 @@ TensorRef Replayer::placeholder(RecordId id) {
     TensorRef tensor = value.tensor ? runtime::make_tensor(type, value.tensor->storage())
                                     : runtime::make_placeholder(type, *value.device);
     tensor->trace = {id_, static_cast<uint32_t>(id)};
-    values_[at(id)] = tensor;
+    values_[at(id)] = tensor.share_new();
     return tensor;
 }
 
@@ -211,7 +212,9 @@ Session& Replayer::go_on_recording(std::string reason) {
 // themselves. Where constants alone are operands, the device depends on the caller.
 Results Replayer::follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     const auto is_constant = [](const TensorRef& input) { return input->is_constant; };
-    if (!failure_.empty() || std::ranges::all_of(inputs, is_constant) ||
+    // A capture for dump notes operands before they are matched.
+    if (!failure_.empty() || function_.options.capture_as_const ||
+        std::ranges::all_of(inputs, is_constant) ||
         difference(record(), op, attrs, inputs, nullptr).how != Fit::yes)
         return {};
     return advance(inputs);
@@ -301,6 +304,7 @@ Results Replayer::advance(std::span<const TensorRef> inputs) {
     const Node& recorded = record().op_of(*next_event());
     ++cursor_;
     for (size_t i = 0; i < inputs.size(); ++i) bind(recorded.inputs[i], inputs[i]);
+    if (recorded.outputs.size() == 1) return placeholder(recorded.outputs[0]);
     Results outputs;
     for (RecordId id : recorded.outputs) outputs.push_back(placeholder(id));
     return outputs;

@@ -64,9 +64,10 @@ private:
     const Event* event_of(const Record& record) const;  // the event at this call's place
     const Event* next_event() const { return event_of(record()); }
     Fit fit(const Record& record, RecordId expected, const TensorRef& tensor) const {
-        const bool is_made_here =
-            is_placeholder(*tensor) && RecordId{tensor->trace.value} == expected;
-        return is_made_here ? Fit::yes : fit_of_other(record, expected, tensor);
+        if (is_placeholder(*tensor) && RecordId{tensor->trace.value} == expected) return Fit::yes;
+        const uint32_t slot = record[expected].slot;
+        if (slot < bound_.size() && bound_[slot] == tensor) return Fit::yes;
+        return fit_of_other(record, expected, tensor);
     }
     Fit fit_of_other(const Record& record, RecordId expected, const TensorRef& tensor) const;
     // `device`: null where devices need no comparison.

@@ -300,6 +300,11 @@ nb::object wrap_all(std::span<const TensorRef> values) {
     return tuple;
 }
 
+PyObject* wrap_results(runtime::Results results) {
+    if (results.size() == 1) return wrap_new(std::move(results[0]));
+    return wrap_all(results).release().ptr();
+}
+
 nb::object numpy_dtype(DType dtype) {
     PyObject*& known = dtype_objects[static_cast<int>(dtype)];
     if (!known) {
@@ -605,6 +610,36 @@ void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<Te
                 : number_tensor(args[i], own, true, runtime::host_device(),
                                 op.promotion == runtime::Promotion::integer);
     }
+}
+
+namespace {
+
+// Operands whose references are not counted: the Tensors keep the values.
+struct Lent {
+    static constexpr size_t kMost = 4;
+    Lent() {}
+    ~Lent() {}
+    Lent(const Lent&) = delete;
+    union {
+        TensorRef values[kMost];
+    };
+};
+
+}  // namespace
+
+PyObject* followed(const runtime::OpDef& op, const runtime::Attrs& attrs, PyObject* const* args,
+                   size_t count) {
+    const runtime::Context& here = runtime::context();
+    if (!here.tracer || count > Lent::kMost) return nullptr;
+    Lent lent;
+    for (size_t i = 0; i < count; ++i) {
+        if (!is_tensor(args[i])) return nullptr;
+        const Handle& handle = handle_of(args[i]);
+        if (handle.is_empty()) return nullptr;
+        new (&lent.values[i]) TensorRef(handle.value().get());
+    }
+    runtime::Results results = runtime::follow(here, op, attrs, {lent.values, count});
+    return results.size() > 0 ? wrap_results(std::move(results)) : nullptr;
 }
 
 namespace {

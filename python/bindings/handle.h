@@ -95,6 +95,7 @@ void slot_dealloc(PyObject* tensor);  // nobody holds `tensor` any more
 // `of_link(graph, value)` gives the object for a result that belongs to an edited graph.
 void set_variables(nb::object of_link);
 nb::object wrap_all(std::span<const TensorRef> values);  // one Tensor, or a tuple
+PyObject* wrap_results(runtime::Results results);  // the same
 
 // Makes a Python value a tensor of the default dtype for it (int -> int32, float -> float32, bool;
 // float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
@@ -124,6 +125,10 @@ TensorRef cast_now(const TensorRef& value, DType dtype);  // eager, unseen by tr
 // The operands of one op, one an argument: tensors as they are, Python scalars in the dtype that
 // promotion gives.
 void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<TensorRef> result);
+// The result of an op of these Tensors if it is the one that the running trace plainly expects,
+// else null. Operands are read where the Tensors hold them, as nothing else runs meanwhile.
+PyObject* followed(const runtime::OpDef& op, const runtime::Attrs& attrs, PyObject* const* args,
+                   size_t count);
 // Is it a power of a float tensor by the number 2? square has the same bits in a 20th of the time.
 bool is_square(const runtime::OpDef& op, PyObject* const* args, size_t count);
 

@@ -123,21 +123,20 @@ PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
             count = 1;
         }
         const OpDef& op = *asked;
+        runtime::Device* place = &default_device();
+        const Attrs attrs =
+            op.attrs.empty() && !names ? Attrs{} : attrs_from(op, args + count, names, &place);
+        if (PyObject* result = followed(op, attrs, args, static_cast<size_t>(count))) return result;
         constexpr Py_ssize_t kFew = 4;
         TensorRef few[kFew];
         Tensors many(static_cast<size_t>(count > kFew ? count : 0));
         const std::span<TensorRef> operands(count > kFew ? many.data() : few,
                                             static_cast<size_t>(count));
         operands_from(args, op, operands);
-        runtime::Device* place = &default_device();
-        const Attrs attrs =
-            op.attrs.empty() && !names ? Attrs{} : attrs_from(op, args + count, names, &place);
         if (op.is_data_dependent())
             if (Capture* capture = Capture::current())
                 capture->note_unrepeatable(runtime::cat("the body runs ", op.name, " at once"));
-        runtime::Results results = runtime::apply(op, attrs, operands, place);
-        if (results.size() == 1) return wrap_new(std::move(results[0]));
-        return wrap_all(results).release().ptr();
+        return wrap_results(runtime::apply(op, attrs, operands, place));
     });
 }
 

@@ -39,6 +39,7 @@ PyObject* apply_slot(const runtime::OpDef& usual, PyObject* const* args, size_t 
                 Py_RETURN_NOTIMPLEMENTED;
             }
         static const runtime::Attrs kNoAttrs;
+        if (PyObject* result = followed(op, kNoAttrs, args, count)) return result;
         TensorRef two[2];
         const std::span<TensorRef> operands(two, count);
         operands_from(args, op, operands);

@@ -1,9 +1,8 @@
 #include "runtime/core/tensor.h"
 
 #include <cmath>
-#include <cstdlib>
-#include <new>
 
+#include "runtime/core/block_pool.h"
 #include "runtime/core/device.h"
 #include "runtime/core/number_to_integer.h"
 #include "runtime/core/rematerializer.h"
@@ -18,44 +17,15 @@ namespace {
 constexpr size_t kHeaderBytes = 64;
 static_assert(sizeof(Storage) <= kHeaderBytes);
 
-// Recently freed inline blocks: one eager op on a small tensor takes and returns one of them.
-struct InlinePool {
-    static constexpr int kKept = 64, kClosed = kKept + 1;  // closed: no blocks go in or out
-    void* blocks[kKept];
-    int count;
-};
-thread_local constinit InlinePool inline_pool{};
-
-// Empties the pool when its thread ends. It is an object of its own: the pool itself is never
-// destroyed, and serves whatever is destroyed later.
-struct PoolCloser {
-    bool is_armed = false;
-    ~PoolCloser() {
-        while (inline_pool.count > 0) std::free(inline_pool.blocks[--inline_pool.count]);
-        inline_pool.count = InlinePool::kClosed;
-    }
-};
-thread_local PoolCloser pool_closer;
-
-void* take_inline_block() {
-    if (inline_pool.count > 0 && inline_pool.count <= InlinePool::kKept)
-        return inline_pool.blocks[--inline_pool.count];
-    void* block = std::aligned_alloc(64, kHeaderBytes + Storage::kInlineBytes);
-    if (!block) throw std::bad_alloc();
-    return block;
-}
-
-void return_inline_block(void* block) {
-    if (inline_pool.count == 0) pool_closer.is_armed = true;  // its first use makes it
-    if (inline_pool.count < InlinePool::kKept) inline_pool.blocks[inline_pool.count++] = block;
-    else std::free(block);
-}
+// One eager op on a small tensor takes and returns one of each.
+using InlineBlocks = BlockPool<kHeaderBytes + Storage::kInlineBytes, 64>;
+using TensorBlocks = BlockPool<sizeof(Tensor), 256>;  // a walked body holds one for each op
 
 }  // namespace
 
 Ref<Storage> Storage::make(Device& device, size_t bytes) {
     if (bytes <= kInlineBytes && device.is_host()) {
-        auto* block = static_cast<std::byte*>(take_inline_block());
+        auto* block = static_cast<std::byte*>(InlineBlocks::take());
         auto* storage = new (block) Storage(device, block + kHeaderBytes, bytes);
         return Ref<Storage>(storage);
     }
@@ -164,7 +134,7 @@ void Storage::drop() const {
     switch (owner_) {
         case Owner::inline_:
             this->~Storage();
-            return_inline_block(const_cast<Storage*>(this));
+            InlineBlocks::give_back(const_cast<Storage*>(this));
             return;
         case Owner::allocator:
         case Owner::elsewhere: release_memory(); break;
@@ -173,6 +143,9 @@ void Storage::drop() const {
     }
     delete this;
 }
+
+void* Tensor::operator new(size_t) { return TensorBlocks::take(); }
+void Tensor::operator delete(void* block) { TensorBlocks::give_back(block); }
 
 uint64_t Tensor::next_id() {
     // Each thread takes ids from a block of its own, so that making a tensor shares no cache line.

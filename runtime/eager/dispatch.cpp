@@ -322,16 +322,19 @@ Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     return run(op, attrs, inputs, device);
 }
 
+Results follow(const Context& here, const OpDef& op, const Attrs& attrs,
+               std::span<const TensorRef> inputs) {
+    Results outputs = here.tracer->follow(op, attrs, inputs);
+    if (outputs.size() > 0)
+        for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+    return outputs;
+}
+
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
               Device* wanted) {
     const Context& here = context();
-    const auto noted = [&](Results outputs) {
-        for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
-        return outputs;
-    };
     if (here.tracer)
-        if (Results outputs = here.tracer->follow(op, attrs, inputs); outputs.size() > 0)
-            return noted(std::move(outputs));
+        if (Results outputs = follow(here, op, attrs, inputs); outputs.size() > 0) return outputs;
     Tensors converted;
     check_input_count(op, inputs.size());
     Device& device = device_of(op, inputs, wanted);
@@ -347,8 +350,10 @@ Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
         lay_out_operands(op, inputs, converted, device, apply);
     Tracer* graph = edited_graph_of(inputs);
     Tracer* tracer = graph ? graph : here.tracer;
-    return noted(tracer ? tracer->on_op(op, attrs, inputs, device)
-                        : run(op, attrs, inputs, device));
+    Results outputs =
+        tracer ? tracer->on_op(op, attrs, inputs, device) : run(op, attrs, inputs, device);
+    for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+    return outputs;
 }
 
 void add_edited_graph(uint64_t session, Tracer& graph) {

@@ -100,6 +100,11 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
 // operands that the op does not take.
 DType promoted_dtype(const OpDef& op, std::span<const DType> operands);
 
+// Returns what apply() would if the record of the running trace plainly expects this op of these
+// operands; nothing waits or runs. Else returns none. `here`: the context, which has a tracer.
+Results follow(const Context& here, const OpDef& op, const Attrs& attrs,
+               std::span<const TensorRef> inputs);
+
 // `inputs` are promoted as the op asks, and copied where the op does not know the order in which
 // they lie in memory. `wanted`: see device_of. Throws UserError.
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,

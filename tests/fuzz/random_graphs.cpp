@@ -8,6 +8,7 @@
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
 #include "tests/codegen/random_kernels.h"
+#include "tests/fuzz/random_convolution.h"
 #include "tests/fuzz/rounding.h"
 
 namespace megjit::fuzz {
@@ -188,9 +189,7 @@ private:
             case 6: normalize(); return;
             case 7: softmax(); return;
             case 8: gradient(); return;
-            case 9:
-                if (random_.range(0, 2) == 0) barrier();
-                return;
+            case 9: random_.range(0, 2) ? convolve() : barrier(); return;
             default: elementwise();
         }
     }
@@ -373,6 +372,31 @@ private:
             if (affine) operands.push_back(inputs[1]);
             apply("layer_norm_grad", {axes, int64_t{affine}}, operands);
         }
+    }
+
+    // A convolution, mostly with what stands behind one in a network, and often its gradients.
+    void convolve() {
+        Found x = as_one_of(pick(), kFloats);
+        if (!x || type(*x).rank() < 3 || type(*x).rank() > 5)
+            x = add_input({random_.pick(kFloats), random_images(random_)});
+        const RandomConvolution conv = random_convolution(random_, type(*x).shape);
+        const ValueId w = add_input({type(*x).dtype, conv.w});
+        const Found y = apply("conv", conv.window, {*x, w});
+        if (!y) return;
+        const Type of = type(*y);
+        Shape channels = of.shape;
+        for (int axis = 0; axis < channels.rank(); ++axis)
+            if (axis != 1) channels[axis] = 1;
+        Found last = y;
+        if (random_.range(0, 1)) last = apply("add", {}, {*y, add_input({of.dtype, channels})});
+        if (last && random_.range(0, 1)) last = apply("relu", {}, {*last});
+        if (!last || random_.range(0, 1)) return;
+        Found dy = add_input(of);
+        if (random_.range(0, 1)) dy = apply("mul", {}, {*dy, *last});
+        if (dy && random_.range(0, 3))
+            apply("conv_backward_data", conv.of_gradient(conv.x), {*dy, w});
+        if (dy && random_.range(0, 3))
+            apply("conv_backward_filter", conv.of_gradient(conv.w), {*x, *dy});
     }
 
     // A product with weights of 8 bits, which a kernel makes as it reads them where rows are few.

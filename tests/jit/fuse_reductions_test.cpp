@@ -79,10 +79,20 @@ TEST_F(FuseReductions, LayerNormIsOneKernel) {
         "%3: f32[4, 9, 32], %4: f32[4, 9], %5: f32[4, 9] = layer_norm %0 %1 %2 {axes=1, eps=1e-05, affine=1}\nreturn %3 %4 %5\n");
 }
 
-TEST_F(FuseReductions, LayerNormGradientIsTwoKernels) {
-    const Graph graph = fused(
-        "%0: f32[4, 9, 64] = input 0\n%1: f32[4, 9] = input 1\n%2: f32[4, 9] = input 2\n%3: f32[4, 9, 64] = input 3\n%4: f32[64] = input 4\n"
-        "%5: f32[4, 9, 64], %6: f32[64], %7: f32[64] = layer_norm_grad %0 %1 %2 %3 %4 {axes=1, affine=1}\nreturn %5 %6 %7\n");
+constexpr std::string_view kLayerNormGradient =
+    "%0: f32[4, 9, 64] = input 0\n%1: f32[4, 9] = input 1\n%2: f32[4, 9] = input 2\n%3: f32[4, 9, 64] = input 3\n%4: f32[64] = input 4\n"
+    "%5: f32[4, 9, 64], %6: f32[64], %7: f32[64] = layer_norm_grad %0 %1 %2 %3 %4 {axes=1, affine=1}\n";
+
+// The kernels would read both matrices twice.
+TEST_F(FuseReductions, LayerNormGradientAloneIsItsOwnKernel) {
+    const Graph graph = fused(runtime::cat(kLayerNormGradient, "return %5 %6 %7\n"));
+    EXPECT_EQ(kernels_in(graph), 0u) << print(graph);
+    EXPECT_EQ(ops_in(graph), 1u) << print(graph);
+}
+
+TEST_F(FuseReductions, LayerNormGradientWithItsNeighbourIsTwoKernels) {
+    const Graph graph =
+        fused(runtime::cat(kLayerNormGradient, "%8: f32[4, 9, 64] = add %5 %0\nreturn %8 %6 %7\n"));
     EXPECT_EQ(kernels_in(graph), 2u) << print(graph);
     EXPECT_EQ(ops_in(graph), 0u) << print(graph);
 }

@@ -238,3 +238,37 @@ def test_what_was_zero_once_does_not_spoil_the_parameters():
             gm.backward(F.norm(w) + ((w - 1) ** 2).sum())
         w[...] = w - 0.1 * w.grad
     assert np.isfinite(w.numpy()).all() and (w.numpy() > 0.1).all()
+
+
+# shape of x, window, step, padding: some taps of the window lie in the padding at every place
+IDLE_TAPS = {
+    "1-d": ((2,), (3,), 3, 2),
+    "2-d": ((2, 3), (3, 3), (3, 1), (2, 1)),
+    "3-d": ((3, 3, 1), (3, 3, 5), (1, 1, 2), (1, 1, 2)),
+}
+
+
+# In bfloat16 oneDNN gave what was in memory as their gradients, NaN for one.
+@pytest.mark.parametrize("level", [None, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", IDLE_TAPS)
+def test_a_tap_that_meets_padding_alone_has_no_gradient(name, dtype, level):
+    space, window, stride, padding = IDLE_TAPS[name]
+    conv = [F.conv1d, F.conv2d, F.conv3d][len(space) - 1]
+    rng = np.random.RandomState(0)
+    x = Tensor(rng.randn(2, 16, *space).astype("float32")).astype(dtype)
+
+    def gradient(w):
+        with autodiff.GradManager().attach([w]) as gm:
+            y = conv(x, w, stride=stride, padding=padding)
+            gm.backward((y * y).sum())
+        grad, w.grad = w.grad, None
+        return grad
+
+    found = gradient if level is None else jit.trace(gradient, symbolic=True, opt_level=level)
+    for _ in range(3):
+        w = Tensor(rng.randn(16, 16, *window).astype("float32"))
+        Tensor(np.full(1 << 14, np.nan, "float32"))  # what may be in memory afterwards
+        got = found(w.astype(dtype)).numpy().astype("float32")
+        assert np.isfinite(got).all()
+        assert (np.abs(got).max(axis=(0, 1)) == 0).any()

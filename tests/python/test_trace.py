@@ -661,6 +661,40 @@ READS = {
 }
 
 
+# A walked call matches operands where the Tensors hold them.
+OPERANDS = {
+    "one": lambda x, y: F.tanh(x) + y,
+    "the same twice": lambda x, y: x * x + y * y,
+    "a number": lambda x, y: x * 2.5 + (1 - y),
+    "an array": lambda x, y: x + np.float32([1, 2, 3]) * y,
+    "an attribute": lambda x, y: F.sum(x, axis=0, keepdims=True) + y,
+    "more than four": lambda x, y: F.concat([x, y, x * 2, y * 2, x, y]),
+    "several results": lambda x, y: sum(F.split(x * y, 3), y),
+    "rebound": lambda x, y: (x + y) * _added(x, y),
+    "of a subclass": lambda x, y: _Named(x) + y,
+}
+
+
+def _added(x, y):
+    x += y
+    return x
+
+
+class _Named(mge.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("captures", [False, True])
+@pytest.mark.parametrize("name", OPERANDS)
+def test_a_walked_call_reads_operands_of_every_kind(name, captures):
+    traced = trace(OPERANDS[name], symbolic=True, opt_level=1, capture_as_const=captures)
+    for k in range(4):
+        x, y, again = t(1, 2, k), t(3, k, -1), t(1, 2, k)
+        want = OPERANDS[name](again, y).numpy()
+        np.testing.assert_allclose(traced(x, y).numpy(), want, rtol=1e-6)
+        np.testing.assert_array_equal(x.numpy(), again.numpy())
+
+
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("name", READS)
 def test_a_value_of_an_input_is_a_constant_of_the_record(name, symbolic):

@@ -212,6 +212,27 @@ Prepared prepare_index_set(const OpCall& call, std::span<const Type> outputs) {
     });
 }
 
+// Chooses the type that adds as the dtype does: sums of integers wrap, so their signs do not
+// matter.
+template <class Fn>
+auto with_terms(DType dtype, Fn&& fn) {
+    switch (dtype) {
+        case DType::f32: return fn(std::type_identity<float>{});
+        case DType::f16: return fn(std::type_identity<Half>{});
+        case DType::bf16: return fn(std::type_identity<BFloat>{});
+        case DType::f64: return fn(std::type_identity<double>{});
+        case DType::c64: return fn(std::type_identity<Complex>{});
+        case DType::i64: return fn(std::type_identity<int64_t>{});
+        case DType::i32: return fn(std::type_identity<int32_t>{});
+        case DType::i16:
+        case DType::u16: return fn(std::type_identity<int16_t>{});
+        case DType::i8:
+        case DType::u8:
+        case DType::b8: break;
+    }
+    return fn(std::type_identity<int8_t>{});
+}
+
 template <class C, class T>
 void add_row(C* to, const T* from, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
@@ -245,7 +266,7 @@ Prepared prepare_index_add(const OpCall& call, std::span<const Type> outputs) {
     const Access a = plan_access(call, 2);
     const int64_t n = outputs[0].numel();
     const size_t offsets_bytes = (static_cast<size_t>(a.places) * sizeof(int64_t) + 63) / 64 * 64;
-    return with_any(outputs[0].dtype, [&]<class T>(std::type_identity<T>) {
+    return with_terms(outputs[0].dtype, [&]<class T>(std::type_identity<T>) {
         return executable([=](void* const* in, void* const* out, void* work) {
             const auto* offsets = static_cast<const int64_t*>(work);
             resolve(a, in + 2, static_cast<int64_t*>(work));
@@ -364,7 +385,7 @@ Prepared prepare_scatter(const OpCall& call, std::span<const Type> outputs) {
 Prepared prepare_scatter_add(const OpCall& call, std::span<const Type> outputs) {
     const Along a = plan_along(call);
     const int64_t n = outputs[0].numel();
-    return with_any(outputs[0].dtype, [&]<class T>(std::type_identity<T>) {
+    return with_terms(outputs[0].dtype, [&]<class T>(std::type_identity<T>) {
         return executable([=](void* const* in, void* const* out, void* work) {
             const auto* index = static_cast<const int32_t*>(in[1]);
             const T* source = static_cast<const T*>(in[2]);
@@ -377,52 +398,36 @@ Prepared prepare_scatter_add(const OpCall& call, std::span<const Type> outputs) 
     });
 }
 
-// NaN wins.
-struct Larger {
-    template <class C>
-    C operator()(C a, C b) const {
-        return b > a || b != b ? b : a;
-    }
-};
-struct Smaller {
-    template <class C>
-    C operator()(C a, C b) const {
-        return b < a || b != b ? b : a;
-    }
-};
-struct Times {
-    template <class C>
-    C operator()(C a, C b) const {
-        if constexpr (std::is_integral_v<C>) {  // products wrap
+// A function of `mode`, one call for each element: three loops a dtype would be three times as long
+// to compile. NaN wins, and products of integers wrap.
+template <class C>
+auto combination(const std::string& mode) -> C (*)(C, C) {
+    if (mode == "max") return [](C a, C b) { return b > a || b != b ? b : a; };
+    if (mode == "min") return [](C a, C b) { return b < a || b != b ? b : a; };
+    return [](C a, C b) {
+        if constexpr (std::is_integral_v<C>) {
             using Natural = std::make_unsigned_t<decltype(a * b)>;
             return static_cast<C>(static_cast<Natural>(a) * static_cast<Natural>(b));
         } else return a * b;
-    }
-};
+    };
+}
 
-template <class Combine>
-Prepared prepare_combine(const OpCall& call, const Type& result, const Combine& combine) {
+Prepared prepare_scatter_reduce(const OpCall& call, std::span<const Type> outputs) {
     const Along a = plan_along(call);
-    const int64_t n = result.numel();
-    return with_real(result.dtype, [&]<class T>(std::type_identity<T>) -> Prepared {
-        return executable([=](void* const* in, void* const* out, void* work) {
+    const int64_t n = outputs[0].numel();
+    return with_real(outputs[0].dtype, [&]<class T>(std::type_identity<T>) -> Prepared {
+        return executable(
+            [=, mode = call.text("mode")](void* const* in, void* const* out, void* work) {
             const auto* index = static_cast<const int32_t*>(in[1]);
             const T* source = static_cast<const T*>(in[2]);
             check_places(a.op, index, a.elements, a.axis, a.extent);
             with_sums<T>(in[0], out[0], n, static_cast<float*>(work), [&]<class C>(C* y) {
-                over_lines(a, index, [=](int64_t to, int64_t at) {
+                over_lines(a, index, [=, combine = combination<C>(mode)](int64_t to, int64_t at) {
                     y[to] = combine(y[to], static_cast<C>(widen(source[at])));
                 });
             });
-        }, sums_bytes(result), true);
+        }, sums_bytes(outputs[0]), true);
     });
-}
-
-Prepared prepare_scatter_reduce(const OpCall& call, std::span<const Type> outputs) {
-    const std::string& mode = call.text("mode");
-    if (mode == "max") return prepare_combine(call, outputs[0], Larger{});
-    if (mode == "min") return prepare_combine(call, outputs[0], Smaller{});
-    return prepare_combine(call, outputs[0], Times{});
 }
 
 Prepared prepare_checked_index(const OpCall& call, std::span<const Type> outputs) {

@@ -50,11 +50,13 @@ int64_t matrix_of(const MatmulProblem& p, const std::vector<int64_t>& own, int64
     return matrix;
 }
 
-template <class T, class R>
+template <class T>
 class IntegerProductExecutable final : public runtime::Executable {
 public:
-    explicit IntegerProductExecutable(MatmulProblem problem)
-        : p_(std::move(problem)),
+    // `narrows`: results are of the operands' type, not int32.
+    IntegerProductExecutable(MatmulProblem problem, bool narrows)
+        : narrows_(narrows),
+          p_(std::move(problem)),
           s_{.m = p_.m,
              .n = p_.n,
              .k = p_.k,
@@ -74,11 +76,10 @@ public:
     void enqueue(runtime::Stream&, void* const* in, void* const* out,
                  void* workspace) const override {
         const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
-        R* const y = static_cast<R*>(out[0]);
-        if (!packs()) return multiply_rows(a, b, y);
+        if (!packs()) return multiply_rows(a, b, out[0]);
         int32_t* const packed = static_cast<int32_t*>(workspace);
         pack(b, packed);
-        multiply(a, packed, y);
+        multiply(a, packed, out[0]);
     }
 
 private:
@@ -88,18 +89,28 @@ private:
     bool packs() const { return s_.m >= kFewRows; }
     int64_t packed_words() const { return panels_ * s_.words * panel_; }
 
-    void multiply_rows(const T* a, const T* b, R* y) const {
+    // Writes sums to the places of y from `at` on.
+    void store(const int32_t* sums, int64_t count, void* y, int64_t at) const {
+        if (!narrows_) std::copy_n(sums, count, static_cast<int32_t*>(y) + at);
+        else
+            for (int64_t c = 0; c < count; ++c)
+                static_cast<T*>(y)[at + c] = static_cast<T>(sums[c]);
+    }
+
+    void multiply_rows(const T* a, const T* b, void* y) const {
         const int64_t parts = ceil_div(s_.n, IntegerProduct::kTileColumns),
                       rows = product(p_.batch) * s_.m;
         parallel_for(rows * parts, 1 + kGrain / (IntegerProduct::kTileColumns * s_.k), 1,
                      [&](int64_t lo, int64_t hi) {
             for (int64_t task = lo; task < hi; ++task) {
                 const int64_t part = task % parts, row = task / parts, index = row / s_.m,
-                              first = part * IntegerProduct::kTileColumns;
-                MEGJIT_BEST(multiply_row<T, R>)(
+                              first = part * IntegerProduct::kTileColumns,
+                              last = std::min(s_.n, first + IntegerProduct::kTileColumns);
+                int32_t sums[IntegerProduct::kTileColumns];
+                MEGJIT_BEST(multiply_row<T>)(
                     s_, a + matrix_of(p_, p_.a_batch, index) * s_.m * s_.k + row % s_.m * s_.a_row,
-                    b + matrix_of(p_, p_.b_batch, index) * s_.k * s_.n, first,
-                    std::min(s_.n, first + IntegerProduct::kTileColumns), y + row * s_.n);
+                    b + matrix_of(p_, p_.b_batch, index) * s_.k * s_.n, first, last, sums);
+                store(sums, last - first, y, row * s_.n + first);
             }
         });
     }
@@ -113,7 +124,7 @@ private:
         });
     }
 
-    void multiply(const T* a, const int32_t* packed, R* y) const {
+    void multiply(const T* a, const int32_t* packed, void* y) const {
         constexpr int64_t kRows = IntegerProduct::kTileRows;
         const int64_t tiles = ceil_div(s_.m, kRows),
                       together = IntegerProduct::kTileColumns / panel_,
@@ -123,16 +134,24 @@ private:
                      [&](int64_t lo, int64_t hi) {
             for (int64_t task = lo; task < hi; ++task) {
                 const int64_t part = task % parts, tile = task / parts % tiles,
-                              index = task / parts / tiles;
-                MEGJIT_BEST(multiply_tile<T, R>)(
+                              index = task / parts / tiles, lo = tile * kRows,
+                              rows = std::min(kRows, s_.m - lo), first = part * together,
+                              last = std::min(panels_, first + together);
+                alignas(64) int32_t sums[kRows * IntegerProduct::kTileColumns];
+                MEGJIT_BEST(multiply_tile<T>)(
                     s_, a + matrix_of(p_, p_.a_batch, index) * s_.m * s_.k,
-                    packed + matrix_of(p_, p_.b_batch, index) * packed_words(), tile * kRows,
-                    std::min(kRows, s_.m - tile * kRows), part * together,
-                    std::min(panels_, (part + 1) * together), y + index * s_.m * s_.n);
+                    packed + matrix_of(p_, p_.b_batch, index) * packed_words(), lo, rows, first,
+                    last, sums);
+                const int64_t columns = (last - first) * panel_,
+                              count = std::min(s_.n - first * panel_, columns);
+                for (int64_t r = 0; r < rows; ++r)
+                    store(sums + r * columns, count, y,
+                          (index * s_.m + lo + r) * s_.n + first * panel_);
             }
         });
     }
 
+    bool narrows_;
     MatmulProblem p_;
     IntegerProduct s_;
     int64_t panel_, panels_;
@@ -166,8 +185,7 @@ Prepared prepare_wide_product(const MatmulProblem& p) {
 
 Prepared prepare_integer_product(const MatmulProblem& problem, DType from, DType to) {
     const auto make = [&]<class T>(T) -> Prepared {
-        if (from == to) return std::make_shared<const IntegerProductExecutable<T, T>>(problem);
-        return std::make_shared<const IntegerProductExecutable<T, int32_t>>(problem);
+        return std::make_shared<const IntegerProductExecutable<T>>(problem, from == to);
     };
     switch (from) {
         case DType::i8: return make(int8_t{});

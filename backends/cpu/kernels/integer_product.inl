@@ -48,12 +48,11 @@ void pack_panel(const IntegerProduct& s, const T* b, int64_t first, int32_t* to)
 }
 
 // Multiplies rows [lo, lo + rows) of a by packed panels [first, last).
-template <class T, class R>
+template <class T>
 void multiply_tile(const IntegerProduct& s, const T* a, const int32_t* panels, int64_t lo,
-                   int64_t rows, int64_t first, int64_t last, R* y) {
+                   int64_t rows, int64_t first, int64_t last, int32_t* sums) {
     using Terms = std::conditional_t<kTermsOf<T> == 2, PairsOf16, SinglesOf32>;
     alignas(64) Term<T> part[IntegerProduct::kTileRows * IntegerProduct::kTileWords * kTermsOf<T>];
-    alignas(64) int32_t sums[IntegerProduct::kTileRows * IntegerProduct::kTileColumns];
     const int64_t columns = (last - first) * kPanel;
     std::fill_n(sums, rows * columns, 0);
     for (int64_t begin = 0; begin < s.words; begin += IntegerProduct::kTileWords) {
@@ -65,16 +64,13 @@ void multiply_tile(const IntegerProduct& s, const T* a, const int32_t* panels, i
             multiply_panel<Terms>(rows, part, words, panels + (panel * s.words + begin) * kPanel,
                                   words, sums + (panel - first) * kPanel, columns);
     }
-    const int64_t count = std::min(s.n - first * kPanel, columns);
-    for (int64_t r = 0; r < rows; ++r)
-        for (int64_t c = 0; c < count; ++c)
-            y[(lo + r) * s.n + first * kPanel + c] = static_cast<R>(sums[r * columns + c]);
 }
 
 // Computes columns [lo, hi) of one row, at most kTileColumns, from b in place: packing b would take
 // longer than few rows do.
-template <class T, class R>
-void multiply_row(const IntegerProduct& s, const T* a, const T* b, int64_t lo, int64_t hi, R* y) {
+template <class T>
+void multiply_row(const IntegerProduct& s, const T* a, const T* b, int64_t lo, int64_t hi,
+                  int32_t* y) {
     uint32_t sums[IntegerProduct::kTileColumns] = {};
     b += lo * s.b_column;
     if (s.b_row != 1) {
@@ -92,5 +88,5 @@ void multiply_row(const IntegerProduct& s, const T* a, const T* b, int64_t lo, i
                     static_cast<uint32_t>(a[i * s.a_column]) * static_cast<uint32_t>(column[i]);
         }
     }
-    for (int64_t c = 0; c < hi - lo; ++c) y[lo + c] = static_cast<R>(sums[c]);
+    std::memcpy(y, sums, static_cast<size_t>(hi - lo) * sizeof(int32_t));
 }

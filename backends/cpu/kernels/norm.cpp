@@ -310,7 +310,7 @@ Prepared prepare_layer_norm_grad(const OpCall& call, std::span<const Type> outpu
                     *scale = affine ? static_cast<const float*>(in[4]) : nullptr;
         float* const dx = static_cast<float*>(out[0]);
         const double inverse = 1 / static_cast<double>(s.c);
-        parallel_for(s.rows, s.grain(), 1, [=](int64_t lo, int64_t hi) {
+        const auto write_rows = [=](int64_t lo, int64_t hi) {
             for (int64_t row = lo; row < hi; ++row) {
                 const int64_t at = row * s.c;
                 double sum_t = 0, sum_tx = 0;
@@ -330,10 +330,12 @@ Prepared prepare_layer_norm_grad(const OpCall& call, std::span<const Type> outpu
                     MEGJIT_BEST(gradient_run)(from + at, dy + at, dx + at, mean[row], rstd[row], b,
                                               k, s.c);
             }
-        });
-        if (!affine) return;
+        };
+        if (!affine) return parallel_for(s.rows, s.grain(), 1, write_rows);
+        // Both read x and dy: a few rows at a time, which stay in the second-level cache.
         const double* total =
             sums.run(workspace, [=](int64_t row, int64_t count, float* first, float* second) {
+            write_rows(row, row + count);
             MEGJIT_BEST(add_normalized_rows)(from + row * s.c, dy + row * s.c, mean + row,
                                              rstd + row, count, s.c, first, second);
         });
@@ -344,6 +346,15 @@ Prepared prepare_layer_norm_grad(const OpCall& call, std::span<const Type> outpu
     }, affine ? sums.workspace_bytes() : 0);
 }
 
+// Does the kernel of layer_norm_grad read x and dy once? The kernels that the op expands into read
+// them again for the sums of columns, which are other kernels'.
+bool gradient_reads_once(const OpCall& call) {
+    constexpr int64_t kMostColumns = 4096;  // eight rows of x, dy and dx take 384 KB
+    const Type& x = call.inputs[0];
+    return x.dtype == runtime::DType::f32 && call.flag("affine") &&
+           LayerShape(x, call.integer("axes")).c <= kMostColumns;
+}
+
 }  // namespace
 
 void register_norm_kernels() {
@@ -352,7 +363,7 @@ void register_norm_kernels() {
     register_kernel("batch_norm_stats", prepare_batch_norm);
     register_kernel("batch_norm_grad_sums", prepare_batch_norm_grad);
     register_kernel("layer_norm", prepare_layer_norm);
-    register_kernel("layer_norm_grad", prepare_layer_norm_grad);
+    register_kernel("layer_norm_grad", prepare_layer_norm_grad, gradient_reads_once);
 }
 
 }  // namespace megjit::cpu

@@ -190,10 +190,24 @@ bool is_packed_for_groups(const ConvProblem& p) {
                p.w);
 }
 
+// Does a tap of the window lie in the padding at every place?
+bool has_idle_taps(const ConvProblem& p) {
+    for (int axis = 0; axis < p.window.dims; ++axis)
+        for (int64_t tap = 0; tap < p.window.kernel[axis]; ++tap) {
+            const int64_t step = p.window.stride[axis],
+                          first = tap * p.window.dilation[axis] - p.window.padding[axis],
+                          place = first < 0 ? (step - 1 - first) / step : 0;  // the first inside
+            if (place >= p.y.shape[axis + 2] || first + place * step >= p.x.shape[axis + 2])
+                return true;
+        }
+    return false;
+}
+
 // oneDNN 3.2 computes in float16 on CPUs that can, but many gradients go through its reference
 // loops: all of filters, and of data where steps are 2 or there are groups (200 to 500 times
-// float32's time).
+// float32's time). In bfloat16 it writes what was in memory as the gradients of idle taps.
 bool computes_as_it_is(const ConvProblem& p, Role role) {
+    if (role == Role::filter && p.x.dtype == runtime::DType::bf16 && has_idle_taps(p)) return false;
     return computes_natively(p.x.dtype) &&
            (p.x.dtype != runtime::DType::f16 || role == Role::forward);
 }

@@ -2,7 +2,8 @@
 // put them into one kernel with what stands around them. The op itself says when that does not pay
 // (a few long rows, which the eager kernel shares among threads better). An op that goes step by
 // step (OpDef::loop) becomes a scan. An op that the device can compute whole (steps of a product,
-// attention, on a host recurrent layers) stays, unless the device refuses it.
+// attention, on a host recurrent layers) stays, unless the device refuses it. The gradient of layer
+// norm stays on a host where no element-wise op stands before or behind it.
 #include "jit/plan/ops/control_flow.h"
 #include "jit/plan/passes/passes.h"
 #include "jit/step/graph_tracer.h"
@@ -20,14 +21,55 @@ bool pays(const Graph& graph, const Node& node) {
     return lines && (picks ? lines->expand || lines->is_elementwise() : lines == &ops::full());
 }
 
-bool expand_node(const Node& node, Rewriter& rewrite, bool splits_products) {
+// What reads each value of a graph.
+struct Readers {
+    explicit Readers(const Graph& graph)
+        : count(graph.value_count()), is_elementwise(graph.value_count()) {
+        for (const Node& node : graph.nodes())
+            for (const ValueId input : node.inputs) {
+                ++count[at(input)];
+                if (node.op && node.op->is_elementwise()) is_elementwise[at(input)] = true;
+            }
+        for (const ValueId output : graph.outputs) ++count[at(output)];
+    }
+    std::vector<int> count;
+    std::vector<bool> is_elementwise;  // one of them at least
+};
+
+// Would a kernel that the op becomes save an element-wise op's way through memory?
+bool has_neighbors(const Graph& graph, const Node& node, const Readers& readers) {
+    const int64_t elements = graph.type(node.inputs[0]).numel();
+    const auto is_made_for_it = [&](ValueId input) {
+        const OpDef* maker = graph.producer(input).op;
+        return maker && maker->is_elementwise() && readers.count[at(input)] == 1 &&
+               graph.type(input).numel() == elements;
+    };
+    const auto is_read_so = [&](ValueId output) {
+        return readers.is_elementwise[at(output)] && graph.type(output).numel() == elements;
+    };
+    return std::ranges::any_of(node.inputs, is_made_for_it) ||
+           std::ranges::any_of(node.outputs, is_read_so);
+}
+
+// Does the device's own kernel compute the op? One that mostly moves memory gives way to a kernel
+// that takes neighbors in.
+bool stays_whole(const Graph& graph, const Node& node, const runtime::OpCall& call,
+                 const Readers& readers) {
+    if (node.op->epilogue) return true;
+    if (!graph.device().computes_whole(call)) return false;
+    const runtime::Cost cost = runtime::cost_of(call, graph.types(node.outputs));
+    const bool moves_memory = !cost.is_product && cost.flops < cost.bytes;
+    return node.op->loop || !moves_memory || !has_neighbors(graph, node, readers);
+}
+
+bool expand_node(const Node& node, Rewriter& rewrite, const Readers& readers,
+                 bool splits_products) {
     if (node.kind != NodeKind::op || !(node.op->expand || node.op->loop) ||
         !pays(rewrite.from, node))
         return false;
     const std::vector<Type> types = rewrite.from.types(node.inputs);
     const runtime::OpCall call{*node.op, node.attrs, types};
-    const bool is_whole = node.op->epilogue || rewrite.from.device().computes_whole(call);
-    if (is_whole && !splits_products) return false;
+    if (!splits_products && stays_whole(rewrite.from, node, call, readers)) return false;
     const runtime::WithoutTapes quiet;
     GraphWriter writer(rewrite.to, node);
     const runtime::Tensors inputs = writer.operands(rewrite.map(node.inputs));
@@ -42,8 +84,9 @@ bool expand_node(const Node& node, Rewriter& rewrite, bool splits_products) {
 
 Graph expand(Graph graph, const PipelineOptions& options) {
     Rewriter rewrite(graph);
+    const Readers readers(graph);
     for (const Node& node : graph.nodes())
-        if (!options.fuse_reduce || !expand_node(node, rewrite, options.splits_products))
+        if (!options.fuse_reduce || !expand_node(node, rewrite, readers, options.splits_products))
             rewrite.copy(node);
     return drop_dead(rewrite.finish());  // nobody reads some results of the expansion
 }
