@@ -19,6 +19,7 @@ void register_attention_kernels();
 void register_block_weight_kernels();
 void register_collective_kernels();
 void register_copy_kernels();
+void register_grouped_product_kernels();
 void register_index_kernels();
 void register_reduce_kernels();
 void register_arg_reduce_kernels();
@@ -68,6 +69,7 @@ void register_all_kernels() {
     register_block_weight_kernels();
     register_collective_kernels();
     register_copy_kernels();
+    register_grouped_product_kernels();
     register_index_kernels();
     register_reduce_kernels();
     register_arg_reduce_kernels();

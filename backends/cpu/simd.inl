@@ -17,14 +17,14 @@ MEGJIT_INLINE void store(float* p, const Floats& v) { std::memcpy(p, &v, sizeof 
 MEGJIT_INLINE Floats all(float value) { return value - Floats{}; }
 // Runs code for Floats and for single floats: body(Floats{}, i), then body(float{}, i) for the
 // rest.
-template <class V>
-MEGJIT_INLINE V get(const float* p) {
+template <class V, class T>
+MEGJIT_INLINE V get(const T* p) {
     V v;
     std::memcpy(&v, p, sizeof v);
     return v;
 }
-template <class V>
-MEGJIT_INLINE void put(float* p, const V& v) {
+template <class V, class T>
+MEGJIT_INLINE void put(T* p, const V& v) {
     std::memcpy(p, &v, sizeof v);
 }
 template <class Body>

@@ -2,6 +2,7 @@
 // extension, which has all of C's operators. Included inside the namespace of a level.
 
 using Floats = float __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
+using Doubles = double __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
 using Ints = int32_t __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
 using Uints = uint32_t __attribute__((vector_size(4 * MEGJIT_LANE_COUNT)));
 using Bytes = int8_t __attribute__((vector_size(16)));  // 16 at every level

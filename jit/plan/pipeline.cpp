@@ -32,6 +32,8 @@ constexpr Pass kPipeline[] = {
      "after dedup: pooling and its gradient read one value; before order_steps: what is no longer read needs no plan"},
     {"attend", 3, plain<attend>, false, false,
      "after dedup: each value of the pattern is one node; before order_steps: what attention does not keep needs no plan"},
+    {"turn_factors", 3, plain<turn_factors>, false, false,
+     "after attend, which looks for products as they are written; before order_steps: copies that nobody makes need no plan"},
     {"begin_exchanges", 1, plain<begin_exchanges>, true, false,
      "before order_steps, to which the order of exchanges is given"},
     {"offload", 0, offload, true, false,

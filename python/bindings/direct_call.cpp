@@ -179,6 +179,18 @@ bool DirectCall::keeps_other_values(const Session& session) const {
 void DirectCall::complete(const jit::TraceFunction& function,
                           std::shared_ptr<jit::Version> version) {
     call_ = std::make_unique<jit::DirectCall>(function, std::move(version), std::move(wanted_));
+    is_plain_ = finds_plain();
+}
+
+bool DirectCall::finds_plain() const {
+    const auto is_known = [](const SlotSource& source) {
+        return source.kind == Kind::argument || source.kind == Kind::constant;
+    };
+    const auto is_bare = [](const Result& result) {
+        return result.from == Result::From::value && !result.type;
+    };
+    return updates_.empty() && grads_.empty() && twins_.empty() && !may_hold_one_value_ &&
+           std::ranges::all_of(sources_, is_known) && std::ranges::all_of(results_, is_bare);
 }
 
 void DirectCall::set_facts(const Facts* facts, nb::object result_of, uint64_t opening) {
@@ -268,6 +280,15 @@ std::vector<Handle*> DirectCall::rebound(const nb::list& arguments) const {
         result.push_back(&handle_of(object.ptr()));
     }
     return result;
+}
+
+Tensors DirectCall::run_plain(const Tensors& arguments) const {
+    jit::CompiledSegment compiled = call_->compiled_before();
+    const runtime::WithoutHostLock release;
+    if (!compiled.program) compiled = call_->compiled();
+    Tensors bound(sources_.size());
+    bind_others(bound, arguments);
+    return call_->run(compiled, bound);  // results are the wanted values, in their order
 }
 
 nb::object DirectCall::run(const nb::list& arguments) const {

@@ -42,6 +42,11 @@ public:
     // Says why later calls need the body nevertheless, or "".
     const std::string& reason() const { return reason_; }
 
+    // Does a call take tensors as arguments alone, and only give values that it computes?
+    bool is_plain() const { return is_plain_ && constants_are_held(); }
+    // Runs such a call for arguments that it takes. Only one call may run at a time.
+    Tensors run_plain(const Tensors& arguments) const;
+
     // Returns what the body would have returned, flat; None where this call needs the body. Only
     // one call may run at a time.
     nb::object run(const nb::list& arguments) const;
@@ -83,6 +88,7 @@ private:
     void find_grads(const jit::Session& session, const Capture& capture, const nb::list& arguments);
     void find_results(const jit::Session& session, const nb::list& arguments,
                       const nb::list& results, const std::vector<bool>& were_there);
+    bool finds_plain() const;
     size_t slot_of(nb::handle object, size_t argument) const;
     bool keeps_other_values(const jit::Session& session) const;
 
@@ -114,6 +120,7 @@ private:
     // Objects that must hold the tensor with this id: it is a constant of the program.
     std::vector<std::pair<nb::object, uint64_t>> constants_;
     std::vector<Result> results_;
+    bool is_plain_ = false;
     std::string reason_, read_at_;
     uint64_t guards_ = 0;
     const Facts* facts_ = nullptr;

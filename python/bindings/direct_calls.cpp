@@ -31,6 +31,7 @@ DirectCalls::Order::iterator DirectCalls::place_of(const DirectCall& call) {
 }
 
 void DirectCalls::note_use(const DirectCall& call) {
+    if (!calls_.empty() && calls_.front().get() == &call) return;
     if (const auto place = place_of(call); place != calls_.end())
         calls_.splice(calls_.begin(), calls_, place);
 }

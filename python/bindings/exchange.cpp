@@ -33,7 +33,7 @@ nb::object borrow(nb::handle object, bool writable) {
                            .strides = array.stride_ptr()};
     Type type;
     if (const std::string why = fault_of(memory, type); !why.empty()) refuse(why);
-    return tensor_over(memory, type, {.array = array}, writable);
+    return wrap(tensor_over(memory, type, {.array = array}, writable));
 }
 
 int gpu_of(const void* address) {
@@ -72,7 +72,7 @@ nb::object borrow_array(const nb::dict& array, nb::handle owner) try {
                      .strides = steps.data()};
     if (type.numel()) memory.device_number = gpu_of(memory.data);
     if (const std::string why = fault_of(memory, type); !why.empty()) refuse(why);
-    return tensor_over(memory, type, {.object = nb::borrow(owner)}, false);
+    return wrap(tensor_over(memory, type, {.object = nb::borrow(owner)}, false));
 } catch (const nb::cast_error&) {
     refuse("its __cuda_array_interface__ has an entry of another type");
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "python/bindings/guest.h"
+#include "python/bindings/replay_plain.h"
 #include "python/bindings/shared_memory.h"
 #include "runtime/core/rematerializer.h"
 #include "runtime/core/tensor.h"
@@ -84,18 +85,18 @@ public:
         Shared result;
         for (const nb::object& value : objects_of(values)) {
             const bool is_theirs = PyObject_TypeCheck(value.ptr(), type());
-            nb::object tensor = is_theirs ? over(value, false) : value;
-            if (tensor.is(value) && is_theirs) result.left.push_back(nb::len(result.values));
-            result.values.append(std::move(tensor));
+            TensorRef tensor = is_theirs ? over(value, false) : nullptr;
+            if (!tensor && is_theirs) result.left.push_back(nb::len(result.values));
+            result.values.append(tensor ? wrap(std::move(tensor)) : value);
         }
         return result;
     }
 
     // One tensor of theirs as ours. BufferError where it cannot be shared as it lies.
     nb::object lent(nb::handle value, bool is_writable) const {
-        nb::object tensor = over(value, is_writable);
-        if (tensor.is(value)) refuse("it does not lie where and as tensors here do");
-        return tensor;
+        TensorRef tensor = over(value, is_writable);
+        if (!tensor) refuse("it does not lie where and as tensors here do");
+        return wrap(std::move(tensor));
     }
 
     // A tensor of that one's type over no memory, for plans.
@@ -108,18 +109,24 @@ public:
     }
 
     // Makes a call whose operands and results can all be shared as wanted, and empties `values`.
-    // Returns None, and leaves them, where one cannot be shared or nothing was recorded for them:
-    // the caller makes the call in other ways.
-    nb::object replayed(const nb::callable& replay, const nb::list& wanted, nb::list values) const {
+    // Returns None, and leaves them, where one cannot be shared or no such call was recorded for
+    // them: the caller makes the call in other ways. No tensor of ours becomes a Python object.
+    nb::object replayed(nb::handle function, const nb::list& wanted, nb::list values) const {
+        release_abandoned();
+        if (guest_) follow_library(*functions_, *guest_, number_);
         Shared results;
         {
-            const Shared given = ours(values);
-            if (!given.left.empty()) return nb::none();
-            const nb::object found = replay(given.values);
-            if (found.is_none()) return found;
-            if (!nb::isinstance<nb::list>(found))
-                wrong_type("a replay gives a list or None, not a ", found);
-            results = theirs(nb::borrow<nb::list>(found), wanted);
+            Tensors given;
+            given.reserve(nb::len(values));
+            for (const nb::object& value : objects_of(values)) {
+                if (!PyObject_TypeCheck(value.ptr(), type())) return nb::none();
+                given.push_back(over(value, false));
+                if (!given.back()) return nb::none();
+            }
+            const std::optional<Tensors> found = replay_plain(function, given);
+            release_here(std::move(given));
+            if (!found) return nb::none();
+            results = theirs(*found, wanted);
         }
         if (guest_) release_abandoned();
         if (!results.left.empty()) return nb::none();
@@ -129,20 +136,14 @@ public:
 
     // Makes theirs over the memory of values that nobody else has, and that are as wanted.
     Shared theirs(const nb::list& values, const nb::list& wanted) const {
-        end();
-        const auto given_values = objects_of(values), forms = objects_of(wanted);
-        if (given_values.size() != forms.size())
-            runtime::user_error({.what = runtime::cat("Exchange: ", given_values.size(),
-                                                      " values for ", forms.size(), " Wanted")});
-        Shared result;
-        for (size_t place = 0; place < forms.size(); ++place) {
-            const TensorRef& value = value_of(given_values[place].ptr());
-            const bool is_given =
-                wanted_of(forms[place]).is_met_by(value->type()) && is_free_to_give(value);
-            if (!is_given) result.left.push_back(place);
-            result.values.append(is_given ? given(value) : nb::none());
-        }
-        return result;
+        const auto objects = objects_of(values);
+        return theirs(objects.size(), wanted, [&](size_t place) -> const TensorRef& {
+            return value_of(objects[place].ptr());
+        });
+    }
+    Shared theirs(const Tensors& values, const nb::list& wanted) const {
+        return theirs(values.size(), wanted,
+                      [&](size_t place) -> const TensorRef& { return values[place]; });
     }
 
     // Ends a call: what the library queues from now on comes behind it.
@@ -157,14 +158,33 @@ private:
         CManaged managed;
     };
 
+    template <class ValueAt>
+    Shared theirs(size_t count, const nb::list& wanted, const ValueAt& value_at) const {
+        end();
+        const auto forms = objects_of(wanted);
+        if (count != forms.size())
+            runtime::user_error({.what = runtime::cat("Exchange: ", count, " values for ",
+                                                      forms.size(), " Wanted")});
+        Shared result;
+        for (size_t place = 0; place < count; ++place) {
+            const TensorRef& value = value_at(place);
+            const bool is_given =
+                wanted_of(forms[place]).is_met_by(value->type()) && is_free_to_give(value);
+            if (!is_given) result.left.push_back(place);
+            result.values.append(is_given ? given(value) : nb::none());
+        }
+        return result;
+    }
+
     PyTypeObject* type() const { return reinterpret_cast<PyTypeObject*>(type_.ptr()); }
 
-    nb::object over(nb::handle value, bool is_writable) const {
+    // A tensor over the memory of one of theirs; null where it cannot be shared as it lies.
+    TensorRef over(nb::handle value, bool is_writable) const {
         CTensor found{};
         Type type;
         if (functions_->tensor_of(value.ptr(), &found)) {
             PyErr_Clear();
-            return nb::borrow(value);
+            return nullptr;
         }
         const Described memory{.data = static_cast<char*>(found.data) + found.offset,
                                .device = found.device,
@@ -175,7 +195,7 @@ private:
         const bool is_here =
             guest_ ? found.device == nb::device::cuda::value && found.device_id == number_
                    : found.device == nb::device::cpu::value;
-        if (!is_here || !fault_of(memory, type).empty()) return nb::borrow(value);
+        if (!is_here || !fault_of(memory, type).empty()) return nullptr;
         return tensor_over(memory, type, {.object = nb::borrow(value)}, is_writable, guest_);
     }
 
@@ -256,11 +276,11 @@ void bind_library_tensors(nb::module_& m) {
                 "def theirs(self, values: list[Any], wanted: list[Wanted]) -> tuple[list[Any], list[int]]"),
             "Theirs over the memory of values that nobody else has, and that are as wanted, and the places of others, which have None. The values are not to be used any more.")
         .def(
-            "replayed", &Exchange::replayed, nb::arg("replay"), nb::arg("wanted"),
+            "replayed", &Exchange::replayed, nb::arg("function"), nb::arg("wanted"),
             nb::arg("values"),
             nb::sig(
-                "def replayed(self, replay: Callable[[list[Any]], list[Any] | None], wanted: list[Wanted], values: list[Any]) -> list[Any] | None"),
-            "A call with theirs alone whose results can all be given as wanted; empties `values`. None, and they stay, where one of both cannot be shared, or the replay gives None: the call is to be made in other ways.");
+                "def replayed(self, function: TraceFunction, wanted: list[Wanted], values: list[Any]) -> list[Any] | None"),
+            "A call with theirs alone whose results can all be given as wanted; empties `values`. None, and they stay, where one of both cannot be shared, or the function has no recording for them whose calls take and give tensors alone: the call is to be made in other ways.");
 }
 
 }  // namespace megjit::python

@@ -33,15 +33,27 @@ int release_abandoned(void*) {
 
 namespace {
 
+thread_local bool releases_here = false;
+
 void abandon(void* memory) {
     auto* const owner = static_cast<Owner*>(memory);
     if (owner->stream) owner->last = owner->stream->record();
+    if (releases_here && (!owner->stream || owner->stream->is_past(owner->last))) {
+        delete owner;
+        return;
+    }
     add_abandoned(owner);
     Py_AddPendingCall(release_abandoned,
                       nullptr);  // where too many wait, the next one releases all
 }
 
 }  // namespace
+
+void release_here(Tensors borrowed) {
+    releases_here = true;
+    borrowed.clear();
+    releases_here = false;
+}
 
 void refuse(const std::string& why) {
     PyErr_SetString(PyExc_BufferError, runtime::cat("from_dlpack: this memory cannot be shared: ",
@@ -128,19 +140,18 @@ std::string fault_of(const Described& memory, Type& type) {
                : "";
 }
 
-nb::object tensor_over(const Described& memory, const Type& type, Owner&& owner, bool writable,
-                       runtime::Device* guest) {
+TensorRef tensor_over(const Described& memory, const Type& type, Owner&& owner, bool writable,
+                      runtime::Device* guest) {
     runtime::Device& device =
         guest ? *guest
         : memory.device == nb::device::cuda::value
             ? runtime::find_device(runtime::cat("gpu", memory.device_number, ":0"))
             : default_host();
     owner.stream = guest ? nullptr : &device.stream();
-    if (!type.numel()) return wrap(runtime::empty_tensor(device, type));
+    if (!type.numel()) return runtime::empty_tensor(device, type);
     auto keep = std::shared_ptr<void>(new Owner(std::move(owner)), abandon);
-    return wrap(runtime::make_tensor(
-        type,
-        runtime::Storage::borrow(device, memory.data, type.bytes(), std::move(keep), writable)));
+    return runtime::make_tensor(type, runtime::Storage::borrow(device, memory.data, type.bytes(),
+                                                               std::move(keep), writable));
 }
 
 TensorRef readable(const TensorRef& value) {

@@ -28,6 +28,9 @@ struct Owner {
 };
 // Owners whose work still runs wait for the next time. Needs Python's lock.
 int release_abandoned(void* = nullptr);
+// Lets go of tensors over borrowed memory. Their owners go at once, but for those whose work still
+// runs: the caller has Python's lock, and holds the owners itself, so that no destructor runs.
+void release_here(Tensors borrowed);
 
 [[noreturn]] void refuse(const std::string& why);  // BufferError of from_dlpack
 
@@ -46,8 +49,8 @@ struct Described {
 // Finds the type of a tensor over it. Returns why there cannot be one; "" if there can.
 std::string fault_of(const Described& memory, Type& type);
 // `guest`: whose memory it is; null: the host's, or a GPU's.
-nb::object tensor_over(const Described& memory, const Type& type, Owner&& owner, bool writable,
-                       runtime::Device* guest = nullptr);
+TensorRef tensor_over(const Described& memory, const Type& type, Owner&& owner, bool writable,
+                      runtime::Device* guest = nullptr);
 
 // Returns a channels-last value of the host unchanged, and anything else in row-major order.
 TensorRef readable(const TensorRef& value);

@@ -12,6 +12,7 @@
 #include "python/bindings/facts.h"
 #include "python/bindings/handle.h"
 #include "python/bindings/held.h"
+#include "python/bindings/replay_plain.h"
 #include "python/bindings/trace_report.h"
 #include "python/bindings/traced_call.h"
 #include "runtime/eager/autodiff.h"
@@ -169,6 +170,15 @@ public:
         return run_found(direct_.find(values_of(arguments)), arguments);
     }
 
+    // Does the same without Python's objects, for a call that is plain (DirectCall); else nothing.
+    std::optional<Tensors> replay_plain(const Tensors& arguments) {
+        const runtime::Turn::Held turn = direct_turn_.take();
+        const DirectCalls::Call found = direct_.find(arguments);
+        if (!found || !found->is_plain()) return {};
+        direct_.note_use(*found);
+        return found->run_plain(arguments);
+    }
+
     // Tells the cycle collector which Python objects this holds: captured objects may lead back to
     // the function.
     int traverse(visitproc visit, void* arg) const {
@@ -287,6 +297,14 @@ PyType_Slot kTraceSlots[] = {
 };
 
 }  // namespace
+
+std::optional<Tensors> replay_plain(nb::handle function, const Tensors& arguments) {
+    PyTrace* traced = nullptr;
+    if (!nb::try_cast(function, traced))
+        runtime::user_error({.what = "Exchange: only calls of a TraceFunction are replayed"},
+                            runtime::ErrorKind::type);
+    return traced->replay_plain(arguments);
+}
 
 void bind_trace(nb::module_& m) {
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))

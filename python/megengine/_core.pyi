@@ -325,9 +325,9 @@ class Exchange:
         Theirs over the memory of values that nobody else has, and that are as wanted, and the places of others, which have None. The values are not to be used any more.
         """
 
-    def replayed(self, replay: Callable[[list[Any]], list[Any] | None], wanted: list[Wanted], values: list[Any]) -> list[Any] | None:
+    def replayed(self, function: TraceFunction, wanted: list[Wanted], values: list[Any]) -> list[Any] | None:
         """
-        A call with theirs alone whose results can all be given as wanted; empties `values`. None, and they stay, where one of both cannot be shared, or the replay gives None: the call is to be made in other ways.
+        A call with theirs alone whose results can all be given as wanted; empties `values`. None, and they stay, where one of both cannot be shared, or the function has no recording for them whose calls take and give tensors alone: the call is to be made in other ways.
         """
 
 def stream_native(device: str) -> int:

@@ -28,6 +28,7 @@ std::vector<OpDef> attention_ops();
 std::vector<OpDef> attention_of_parts_ops();  // after attention_ops, which registers their base ops
 std::vector<OpDef> block_weight_ops();
 std::vector<OpDef> conv_ops();
+OpDef grouped_matmul();
 std::vector<OpDef> matmul_ops();
 std::vector<OpDef> norm_ops();
 std::vector<OpDef> pool_ops();
@@ -50,6 +51,7 @@ void register_all_ops() {
         for (const Family family : kFamilies)
             for (OpDef& op : family()) register_op(std::move(op));
         register_op(fake_quant());
+        register_op(grouped_matmul());
         register_op(quantized_conv());
         register_op(softplus());
     });

@@ -13,6 +13,7 @@ using Simplify = World;
 using Cancel = World;
 using PickOperands = World;
 using MaskPooled = World;
+using TurnFactors = World;
 using MoveViews = World;
 using Fuse = World;
 using Pipeline = World;
@@ -70,6 +71,28 @@ TEST_F(Simplify, TwoTranspositionsCancel) {
             simplify,
             "%0: f32[2, 3] = input 0\n%1: f32[3, 2] = transpose %0 {perm=[1, 0]}\n%2: f32[2, 3] = transpose %1 {perm=[1, 0]}\nreturn %2\n"),
         "%0: f32[2, 3] = input 0\nreturn %0\n");
+}
+
+TEST_F(TurnFactors, ProductsReadTransposedMatricesAsTheyLie) {
+    EXPECT_EQ(
+        after(
+            turn_factors,
+            "%0: f32[2, 3] = input 0\n%1: f32[2, 3] = input 1\n%2: f32[3, 2] = transpose %1 {perm=[1, 0]}\n%3: f32[2, 2] = matmul %0 %2 {transpose_a=0, transpose_b=0}\n%4: f32[3, 3] = matmul %2 %0 {transpose_a=0, transpose_b=0}\nreturn %3 %4\n"),
+        "%0: f32[2, 3] = input 0\n%1: f32[2, 3] = input 1\n%2: f32[2, 2] = matmul %0 %1 {transpose_a=0, transpose_b=1}\n%3: f32[3, 3] = matmul %1 %0 {transpose_a=1, transpose_b=0}\nreturn %2 %3\n");
+}
+
+TEST_F(TurnFactors, BatchesMayBeMergedInBetween) {
+    EXPECT_EQ(
+        after(
+            turn_factors,
+            "%0: f32[4, 5, 3] = input 0\n%1: f32[2, 2, 6, 3] = input 1\n%2: f32[2, 2, 3, 6] = transpose %1 {perm=[0, 1, 3, 2]}\n%3: f32[4, 3, 6] = reshape %2 {shape=[4, 3, 6]}\n%4: f32[4, 5, 6] = matmul %0 %3 {transpose_a=0, transpose_b=0}\nreturn %4\n"),
+        "%0: f32[4, 5, 3] = input 0\n%1: f32[2, 2, 6, 3] = input 1\n%2: f32[4, 6, 3] = reshape %1 {shape=[4, 6, 3]}\n%3: f32[4, 5, 6] = matmul %0 %2 {transpose_a=0, transpose_b=1}\nreturn %3\n");
+}
+
+TEST_F(TurnFactors, OtherAxesStay) {
+    constexpr std::string_view text =
+        "%0: f32[4, 5, 3] = input 0\n%1: f32[3, 4, 6] = input 1\n%2: f32[4, 3, 6] = transpose %1 {perm=[1, 0, 2]}\n%3: f32[4, 5, 6] = matmul %0 %2 {transpose_a=0, transpose_b=0}\nreturn %3\n";
+    EXPECT_EQ(after(turn_factors, text), text);
 }
 
 TEST_F(Simplify, ASquareIsNoPower) {

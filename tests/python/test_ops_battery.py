@@ -185,6 +185,7 @@ CUBE = normal(2, 3, 4)
 LEANING = np.float32([[0.1, 2, -1], [3, 0.5, 1], [-2, 1, 4]])  # its rows are exchanged
 POSITIVE_DEFINITE = np.cov(normal(3, 9)).astype(np.float32) + np.eye(3, dtype=np.float32)
 SPECTRUM = (X + 1j * Y).astype(np.complex64)
+ENDS = np.array([2, 2, 3], np.int32)
 
 
 def changed(x, place, value, add=False):
@@ -225,6 +226,15 @@ def windows(x, fill):
     """The pooled windows of POOL: [n, c, oh, ow, kh, kw]."""
     x = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)), constant_values=fill)
     return np.lib.stride_tricks.sliding_window_view(x, (3, 2), (2, 3))[:, :, ::2, ::1]
+
+
+def grouped(a, b, ends):
+    """Products of groups of rows where b has a matrix for each group, else of groups of terms."""
+    parts = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+    if b.ndim == 2:
+        return np.stack([a[:, part] @ b[part] for part in parts])
+    rows = [a[part] @ each for part, each in zip(parts, b, strict=True)]
+    return np.concatenate([*rows, np.zeros((len(a) - ends[-1], b.shape[-1]))])
 
 
 def convolved(x, w):
@@ -408,6 +418,9 @@ OTHERS = [
     Row("exchanged_rows", lambda i: np.array([[2, 0, 3, 1], [0, 1, 2, 3]]), (np.array([[3, 3, 4, 4], [1, 2, 3, 4]], np.int32),)),
     Row("lu", eliminated, (LEANING,), grad=(0,), smooth=True, tolerance=1e-5),
     Row("fft", lambda x: np.fft.fft(x) / 2, (SPECTRUM,), {"scale": 0.5}), Row("rfft", np.fft.rfft, (X,)), Row("irfft", lambda x: 7 * np.fft.irfft(x, n=7), (SPECTRUM,), {"n": 7}),
+    *(Row("grouped_matmul", lambda a, b, ends, ta=ta, tb=tb: grouped(a.T if ta else a, b.swapaxes(-1, -2) if tb else b, ends),
+        (normal(5, 3).T if ta else normal(5, 3), b.swapaxes(-1, -2) if tb else b, ENDS), {"transpose_a": ta, "transpose_b": tb}, (0, 1), smooth=True, tolerance=1e-5)
+        for ta in (0, 1) for tb in (0, 1) for b in (normal(3, 3, 4), normal(3, 4))),
     Row("conv", convolved, (IMAGE, KERNEL), CONV, (0, 1), smooth=True, tolerance=1e-5),
     Row("dequantize_blocks", unblocked, (BLOCKS,), {"bits": 4}),
     Row("matmul_of_blocks", lambda x, w: x @ unblocked(w).T, (normal(3, 64), BLOCKS), {"bits": 4}, (0,), smooth=True, tolerance=1e-5),
@@ -755,3 +768,9 @@ def test_casts_are_numpys(source, target):
     got = ops.cast(x, dtype=target).numpy()
     want = x.numpy().astype(ml_dtypes.bfloat16 if target == "bfloat16" else target)
     assert same_bits(got, want)
+
+
+@pytest.mark.parametrize(("ends", "why"), [([3, 1], "group 1 ends at 1 of 5"), ([3, 6], "group 1 ends at 6 of 5"), ([-1, 5], "group 0 ends at -1 of 5")])
+def test_ends_that_divide_nothing_into_groups_are_refused(ends, why):
+    with pytest.raises(IndexError, match=why):
+        ops.grouped_matmul(normal(5, 3), normal(2, 3, 4), np.array(ends, np.int32)).numpy()

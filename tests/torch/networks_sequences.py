@@ -4,6 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -313,6 +314,23 @@ class SortedExperts(RoutedExperts):
         return torch.zeros_like(rows).index_copy(0, order, y) * odds[:, None]
 
 
+class LanguageModel(nn.Module):
+    """The logits of a model of transformers."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.model = transformers.AutoModelForCausalLM.from_config(config)
+
+    def forward(self, words):
+        return self.model(words, use_cache=False).logits
+
+
+def mixtral():
+    """Jiang et al. 2024: transformers sorts words by expert, and has an operation of its own for the products."""
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 1}
+    return LanguageModel(transformers.MixtralConfig(vocab_size=40, num_local_experts=4, router_jitter_noise=0.0, **sizes))
+
+
 class Retention(nn.Module):
     """Sun et al. 2023: attention whose weights decay with distance; each head has its own."""
 
@@ -458,6 +476,7 @@ NETWORKS = {
     "long convolutions": lambda: (LongConvolutions(), words()),
     "Hopfield": lambda: (Hopfield(), torch.randn(5, 6)),
     "routed experts": lambda: (RoutedExperts(), torch.randn(2, 8, DIM)),
+    "experts of transformers": lambda: (mixtral(), words()),
     "sorted experts": lambda: (SortedExperts(), torch.randn(2, 8, DIM)),
     "retention": lambda: (Retention(), words()),
     "Performer": lambda: (Performer(), words()),

@@ -114,7 +114,8 @@ def test_bags_of_rows(mode, padding, with_end):
     table, indices, starts = floats(10, 3), torch.tensor([0, 1, 2, 1, 4]), torch.tensor([0, 2, 2, 5])
     starts = starts if with_end else starts[:3]
     options = {"mode": mode, "padding_idx": padding, "include_last_offset": with_end}
-    agree(lambda table, indices, starts: F.embedding_bag(indices, table, starts, **options), table, indices, starts)
+    for scaled in (False, True):
+        agree(lambda table, indices, starts: F.embedding_bag(indices, table, starts, scale_grad_by_freq=scaled, **options), table, indices, starts)  # noqa: B023
     if mode == "sum":
         agree(lambda table, factors, indices, starts: F.embedding_bag(indices, table, starts, per_sample_weights=factors, **options), table, floats(5), indices, starts)
 

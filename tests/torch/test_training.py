@@ -1,4 +1,4 @@
-"""Small networks of many kinds are trained as in eager mode, and nothing of them is left to torch but what is complex, and grouped products."""
+"""Small networks of many kinds are trained as in eager mode, and nothing of them is left to torch but what is complex."""
 
 import warnings
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 NETWORKS = {**networks_images.NETWORKS, **networks_sequences.NETWORKS, **networks_graphs.NETWORKS}
-LEFT = {"FNet": "_fft_", "long convolutions": "_fft_", "sorted experts": "_grouped_mm"}  # parts of the names of torch's operations
+LEFT = {"FNet": "_fft_", "long convolutions": "_fft_"}  # parts of the names of torch's operations
 
 
 def train(name, steps=3, **options):

@@ -34,6 +34,14 @@ def attention_of_edges(x):
     return weights / torch.zeros(4, 5).index_add(0, to, weights)[to]
 
 
+def products_of_groups(x):
+    """Groups of rows, one of them empty, of columns and of terms, and batches. (What is behind the last end torch does not write.)"""
+    ends = torch.tensor([3, 3, 8], dtype=torch.int32)
+    rows, columns = torch._grouped_mm(x[0], x.mT, offs=ends), torch._grouped_mm(x, x[1], offs=ends)
+    terms, batches = torch._grouped_mm(x[0].mT, x[2], offs=ends), torch._grouped_mm(x, x.mT)
+    return torch.cat([each.flatten() for each in (rows, columns, terms, batches)])
+
+
 def likelihood_of_a_process(x):
     factor = torch.linalg.cholesky(positive_definite(x))
     return torch.cholesky_solve(x, factor).sum(-1) + factor.diagonal(dim1=-2, dim2=-1).log()
@@ -76,6 +84,8 @@ FUNCTIONS = {
     "inverses": (lambda x: torch.linalg.inv_ex(positive_definite(x)).inverse, ROWS),
     "alignments": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, (3, 3, 2, 3, 1, 3), (2, 1, 2, 3, 0, 2), reduction="none", zero_infinity=True), ROWS),
     "alignments of labels in one row": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS[:, 0], (3,) * 6, (1,) * 6, blank=4), ROWS),
+    "products of groups": (products_of_groups, (3, 8, 8)),
+    "numbers of places from floats": (lambda x: x[torch.arange(2, -1, -1.0, dtype=torch.int64)], ROWS),
     "concatenation with nothing": (lambda x: torch.cat([torch.empty(0), x * 2], 0), ROWS),
 }
 

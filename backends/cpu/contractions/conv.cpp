@@ -4,9 +4,9 @@
 // kernels/filter_gradient.h's.
 #include "runtime/ops/conv.h"
 
-#include "backends/cpu/contractions/contraction.h"
 #include "backends/cpu/convert.h"
 #include "backends/cpu/epilogue.h"
+#include "backends/cpu/kernels/contraction.h"
 #include "backends/cpu/kernels/filter_gradient.h"
 #include "backends/cpu/kernels/quantized_conv.h"
 
@@ -102,13 +102,14 @@ struct Activations {
     void run(const float* from, const float* weights, float* to) const {
         const int64_t taps = windows.taps(), terms = channels * taps,
                       places = product_of(windows.places), size = product_of(windows.image);
-        each_tile(images * groups, rows, places, terms, [&](int64_t batch, ContractionTile& tile) {
+        each_tile<float>(images * groups, rows, places, terms,
+                         [&](int64_t batch, ContractionTile<float>& tile) {
             const float* const first = from + batch * channels * size;
             tile.add({weights + batch % groups * rows * terms, terms, 1}, terms,
                      [&](int64_t term, int64_t count, float* block) {
                 for (int64_t t = 0; t < count; ++t)
                     windows.gather(first + (term + t) / taps * size, (term + t) % taps, tile.column,
-                                   tile.columns, block + t * ContractionTile::kColumns, 1);
+                                   tile.columns, block + t * ContractionTile<float>::kColumns, 1);
             });
             tile.store(to + batch * rows * places, places);
         });
@@ -130,8 +131,8 @@ struct Filters {
     void run(const float* x, const float* dy, float* to) const {
         const int64_t taps = windows.taps(), columns = channels * taps,
                       places = product_of(windows.places), size = product_of(windows.image);
-        each_tile(groups, rows, columns, images * places,
-                  [&](int64_t group, ContractionTile& tile) {
+        each_tile<float>(groups, rows, columns, images * places,
+                         [&](int64_t group, ContractionTile<float>& tile) {
             for (int64_t image = 0; image < images; ++image) {
                 const int64_t own = image * groups + group;
                 tile.add({dy + own * rows * places, places, 1}, places,
@@ -139,7 +140,7 @@ struct Filters {
                     for (int64_t c = 0; c < tile.columns; ++c) {
                         const int64_t column = tile.column + c;
                         windows.gather(x + (own * channels + column / taps) * size, column % taps,
-                                       term, count, block + c, ContractionTile::kColumns);
+                                       term, count, block + c, ContractionTile<float>::kColumns);
                     }
                 });
             }

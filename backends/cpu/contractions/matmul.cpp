@@ -2,9 +2,9 @@
 #include <cstring>
 #include <vector>
 
-#include "backends/cpu/contractions/contraction.h"
 #include "backends/cpu/convert.h"
 #include "backends/cpu/epilogue.h"
+#include "backends/cpu/kernels/contraction.h"
 #include "backends/cpu/kernels/integer_product.h"
 #include "backends/cpu/products.h"
 #include "runtime/ops/matmul.h"
@@ -17,10 +17,10 @@ using runtime::OpCall;
 using runtime::Type;
 
 // Copies terms of a tile's columns; see ContractionTile::add.
-void copy_block(const Matrix& w, const float* from, const ContractionTile& tile, int64_t term,
-                int64_t count, float* to) {
+void copy_block(const Matrix& w, const float* from, const ContractionTile<float>& tile,
+                int64_t term, int64_t count, float* to) {
     from += term * w.row_step + tile.column * w.column_step;
-    for (int64_t t = 0; t < count; ++t, from += w.row_step, to += ContractionTile::kColumns)
+    for (int64_t t = 0; t < count; ++t, from += w.row_step, to += ContractionTile<float>::kColumns)
         if (w.column_step == 1)
             std::memcpy(to, from, static_cast<size_t>(tile.columns) * sizeof(float));
         else
@@ -33,8 +33,8 @@ struct Products {
     std::vector<int64_t> x_at = {0}, w_at = {0};
 
     void run(const float* x_first, const float* w_first, float* to) const {
-        each_tile(std::ssize(x_at), y.rows, y.columns, w.rows,
-                  [&](int64_t batch, ContractionTile& tile) {
+        each_tile<float>(std::ssize(x_at), y.rows, y.columns, w.rows,
+                         [&](int64_t batch, ContractionTile<float>& tile) {
             const auto i = static_cast<size_t>(batch);
             const float* const right = w_first + w_at[i];
             tile.add({x_first + x_at[i], x.row_step, x.column_step}, w.rows,

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/products.h"

@@ -1,4 +1,5 @@
-// backends/cuda/kernels/linalg.cpp -- matrix inverses; the host computes decompositions.
+// backends/cuda/kernels/linalg.cpp -- matrix inverses; the host computes decompositions, and
+// products of groups that data divides.
 #include "runtime/ops/linalg.h"
 #include "backends/cuda/kernels/host_round_trip.h"
 #include "backends/cuda/kernels/texts.h"
@@ -30,7 +31,7 @@ Prepared prepare_matinv(CudaDevice& device, const OpCall& call, std::span<const 
 void register_linalg_kernels() {
     register_kernel("matinv", prepare_matinv);
     for (const char* op : {"svd", "cholesky", "eigh", "qr", "slogdet", "solve", "lu",
-                           "exchanged_rows", "solve_triangular"})
+                           "exchanged_rows", "solve_triangular", "grouped_matmul"})
         register_kernel(op, host_round_trip);
 }
 

@@ -87,6 +87,10 @@ Graph dedup(Graph graph);
 // Why: it keeps nothing as large as the scores.
 Graph attend(Graph graph);
 
+// Products read matrices that are transposed as they lie. Why: a copy of each weight costs memory
+// and time.
+Graph turn_factors(Graph graph);
+
 // Begins collective operations as soon as their operands exist, so that they run beside later
 // computation. Keeps the bits.
 Graph begin_exchanges(Graph graph);

@@ -39,8 +39,9 @@ class Replay:
         self._body = body
         self.traced = trace(_named(body, name) if name else body, symbolic=True, **options)
         self.traced._beside_plan, self.traced._uses = tuple(outside), dict(uses or {})
+        self.function = self.traced._function
         # (arguments) -> results of the recording for their types, or None
-        self.recorded = self.traced._function.replay
+        self.recorded = self.function.replay
 
     def __call__(self, arguments: list[Tensor]) -> list[Tensor]:
         """Returns the body's results. MemoryError, before anything runs, for a ``memory_limit`` that cannot be kept."""
@@ -55,13 +56,13 @@ class Replay:
         """Lets values within a call use the arena of ``other``, which never runs at the same time.
         Called before the first call.
         """
-        self.traced._function.share_arena(other.traced._function)
+        self.function.share_arena(other.function)
 
     def _record(self, arguments: list[Tensor]) -> list[Tensor]:
         if trace._planned_by is not None:
             planned: list[Tensor] = trace._planned_by(self.traced, tuple(arguments), {})
             return planned
-        function = self.traced._function
+        function = self.function
         try:
             function.begin_capture(arguments)
             results = self._body(*arguments)

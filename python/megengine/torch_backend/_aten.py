@@ -175,6 +175,15 @@ def _attention_options(
     return [] if mask is None else [mask.astype("float32")], options
 
 
+# -- products of groups, as transformers has them where torch has no kernel
+
+
+def experts_backward(x: Tensor, weight: Tensor, ends: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the gradients of the rows and of the weights."""
+    ends = ends.astype("int32")
+    return ops.grouped_matmul(dy, weight, ends, transpose_b=1), ops.grouped_matmul(x, dy, ends, transpose_a=1)
+
+
 # -- random numbers: keys of our generator, which a call seeds from torch's
 
 
@@ -198,8 +207,10 @@ def bernoulli(x: Tensor, p: float) -> Tensor:
 
 
 def arange(*bounds: float, dtype: str | None = None, **_: Any) -> Tensor:
-    if any(isinstance(each, float) for each in bounds) and not (dtype or "float32").startswith(("float", "bfloat")):
-        raise Unsupported("whole numbers from bounds that are not")
+    if not (dtype or "float32").startswith(("float", "bfloat")):
+        if any(each != int(each) for each in bounds):
+            raise Unsupported("whole numbers from bounds that are not")
+        bounds = tuple(map(int, bounds))
     return FUNCTIONS["arange"](*bounds, dtype=dtype)
 
 
@@ -218,6 +229,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "_scaled_dot_product_efficient_attention": attention_on_gpus, "_scaled_dot_product_efficient_attention_backward": attention_on_gpus_backward,
+    "transformers::grouped_mm_fallback": FUNCTIONS["grouped_mm"], "transformers::grouped_mm_fallback_backward": experts_backward,
     "native_dropout": dropout, "rand": rand, "bernoulli.p": bernoulli,
     "arange": arange, "full": full, "scalar_tensor": lambda value, **options: full((), value, **options),
     **dict.fromkeys(("empty", "empty_permuted", "empty_strided"), lambda size, *order, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32")),
@@ -231,16 +243,13 @@ TABLE: dict[str, Callable[..., Any]] = {
     "sym_size": lambda x, dim: x._tuple_shape[dim], "sym_numel": lambda x: math.prod(x._tuple_shape),
     "alias": lambda x: x, "detach": lambda x: x, "clone": lambda x, **_: x, "lift_fresh_copy": lambda x: x,
 }  # fmt: skip
-# torch multiplies each expert's own rows, ours all rows by all experts.
-_BETTER_THERE = {"_grouped_mm"}
 # Operations that draw from a generator.
 RANDOM = {"native_dropout", "rand", "bernoulli"}
 
 
 def function_of(name: str) -> Callable[..., Any] | None:
-    """Returns the function that computes ``aten.<name>``, such as "add.Tensor"; None if torch does.
+    """Returns the function that computes ``aten.<name>``, such as "add.Tensor", or an operation of
+    another namespace, "transformers::<name>"; None if torch does.
     """
     packet = name.partition(".")[0]
-    if packet in _BETTER_THERE:
-        return None
     return TABLE.get(name) or TABLE.get(packet) or OPERATORS.get(packet) or FUNCTIONS.get(packet)

@@ -118,13 +118,17 @@ class Compiled:
         """Returns the call as a function of one frame, for small graphs, whose calls cost more than
         their computation.
         """
+        quick: Callable[[list[Any]], list[Any] | None] | None = None
 
         def run(arguments: list[Any]) -> list[Any]:
-            if self.quick:
-                if (results := self.quick(arguments)) is not None:
+            nonlocal quick
+            if quick:
+                if (results := quick(arguments)) is not None:
                     return results
-                self.quick, self._may_be_quick = None, False
-            return self(arguments)
+                self._may_be_quick = False
+            results = self(arguments)
+            quick = self.quick if self._may_be_quick else None
+            return results
 
         return run
 

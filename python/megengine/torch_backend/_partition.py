@@ -36,9 +36,14 @@ _TORCHS = os.path.dirname(torch.__file__) + os.sep  # layers, which are not the 
 
 
 def name_of(node: fx.Node) -> str:
-    """ "add.Tensor" of torch.ops.aten.add.Tensor; "" of anything else."""
+    """ "add.Tensor" of torch.ops.aten.add.Tensor, "other::name.default" of another namespace's
+    operation that we have; "" of anything else.
+    """
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return ""
     namespace, _, name = str(node.target).partition(".")
-    return name if isinstance(node.target, torch._ops.OpOverload) and namespace == "aten" else ""
+    theirs = f"{namespace}::{name}"
+    return name if namespace == "aten" else theirs if function_of(theirs) else ""
 
 
 def line_of(node: fx.Node) -> str:
@@ -154,11 +159,13 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, devi
         is_pythons = getattr(node.target, "__module__", "") in ("_operator", "math") or (is_number and not any(tensors_of(node)))
         return "" if is_pythons else "no ATen operation"
     if function_of(name) is None:
-        return "an operation that megjit does not have, or that torch does better"
+        return "an operation that megjit does not have"
     if "val" not in node.meta and not is_check(node):
         return "a check of numbers"
     if name.startswith(("pow.", "float_power.")) and not node.meta["val"].is_floating_point():
         return "powers of integers, which megjit computes as floats"
+    if device.type == "cuda" and "grouped_mm" in name:
+        return "products of groups, which megjit has on the host alone"
     if device.type == "cuda" and name.partition(".")[0] in _NARROW_ON_GPUS and _is_wide(node):
         return "64 bits, for which megjit has no such kernel on GPUs"
     if name in WITHOUT_PLACES and _places_are_read(node):

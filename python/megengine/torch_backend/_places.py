@@ -257,12 +257,15 @@ def embedding_bag_backward(
     factors: Tensor | None, padding_idx: int = -1,
 ) -> Tensor:  # fmt: skip
     refuse_halves(dy)
-    if mode == 2 or sparse or by_frequency:
-        raise Unsupported("maxima of bags, a sparse gradient or scale_grad_by_freq")
+    if mode == 2 or sparse:
+        raise Unsupported("maxima of bags, or a sparse gradient")
     if mode == 1:
         dy = dy / F.maximum(sizes, F.ones_like(sizes)).astype(dy.dtype).reshape(-1, 1)
     rows = ops.index_get(dy, bag_of_each(indices._tuple_shape[0], offsets), axes=(0,))
     rows = rows if factors is None else rows * factors.reshape(-1, 1)
+    if by_frequency:
+        counts = ops.index_add(F.zeros((count,), dtype=dy.dtype.name), F.ones(indices._tuple_shape, dtype=dy.dtype.name), indices, axes=(0,))
+        rows = rows / ops.index_get(counts, indices, axes=(0,)).reshape(-1, 1)
     if padding_idx >= 0:
         rows = F.where((indices == padding_idx).reshape(-1, 1), F.zeros_like(rows), rows)
     return ops.index_add(F.zeros((count, dy._tuple_shape[1]), dtype=dy.dtype.name), rows, indices, axes=(0,))

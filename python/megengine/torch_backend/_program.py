@@ -166,7 +166,7 @@ class Program:
         if left or not self._gives_tensors_alone:
             theirs = self._by_copies(arguments, forms[_shapes_of(tensors)], found, theirs)
         elif self._is_plain and len(self._rows) == len(self._chosen):
-            self.quick = functools.partial(self.place.exchange.replayed, replay.recorded, self._wanted)
+            self.quick = functools.partial(self.place.exchange.replayed, replay.function, self._wanted)
         for place, order in self._result_orders.items():
             theirs[place] = theirs[place].permute(_inverse(order))
         if self._views:

@@ -273,6 +273,9 @@ def greater(x: object, y: object, /) -> _Tensor:
 def greater_equal(x: object, y: object, /) -> _Tensor:
     """x >= y."""
 
+def grouped_matmul(a: object, b: object, ends: object, /, *, transpose_a: int = 0, transpose_b: int = 0) -> _Tensor:
+    """Products of groups, whose ends data gives: group i goes from ends[i - 1] (0 for the first) to ends[i]. With b [groups, k, n] the rows of each group of a [m, k] are multiplied by the group's matrix, and rows behind the last end are 0: [m, n]. With b [k, n] each group of the k terms has a product of its own: [groups, m, n]."""
+
 def gru(gates: object, w_hh: object, h: object, b_hh: object, /, *, reverse: int = 0) -> tuple[_Tensor, ...]:
     """Gated recurrent units over all steps of gates [steps, n, 3 * hidden], in the order reset, update, new; reset scales the new gate's part of h w_hh' + b_hh: h of each step, the gates behind their functions, and what reset scales. reverse = 1: from the last step to the first."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from ... import functional as F
+from ...core import ops
 from ...tensor import Tensor
 from .._intercept import wrap
 
@@ -24,27 +25,19 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 @wrap
 def grouped_mm(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: DTypeLike | None = None) -> Tensor:
     """The products of a mixture's experts: group e of the axis that both share, or that only one
-    has, ends at offs[e]. The sizes of groups are values, so each expert multiplies all rows, with
-    zeros for those of others. ValueError for a bias, which torch refuses, too.
+    has, ends at offs[e]. ValueError for a bias, which torch refuses, too.
     """
     if bias is not None:
         raise ValueError("grouped_mm: there is no bias")
-    product = F.matmul(mat_a, mat_b) if offs is None else _by_groups(mat_a, mat_b, offs)
+    product = F.matmul(mat_a, mat_b) if offs is None else _by_groups(mat_a, mat_b, offs.astype("int32"))
     return product if out_dtype is None else product.astype(out_dtype)
 
 
-def _by_groups(mat_a: Tensor, mat_b: Tensor, offs: Tensor) -> Tensor:
-    ends = offs.astype("int32")
-    count = ends._tuple_shape[0]
-    starts = F.concat([F.zeros((1,), dtype="int32"), ends[:-1]])
-    along = mat_a._tuple_shape[1] if mat_a.ndim == mat_b.ndim else mat_a._tuple_shape[0] if mat_a.ndim == 2 else mat_b._tuple_shape[1]
-    places = F.arange(along, dtype="int32")
-    own = F.logical_and(places >= starts.reshape(count, 1), places < ends.reshape(count, 1)).astype(mat_a.dtype)
-    if mat_a.ndim == mat_b.ndim == 2:  # [m, t], [t, n]: [e, m, n]
-        return F.matmul(F.expand_dims(mat_a, 0) * own.reshape(count, 1, along), mat_b)
-    if mat_a.ndim == 2:  # [t, k], [e, k, n]: [t, n]
-        return F.sum(F.matmul(F.expand_dims(mat_a, 0) * own.reshape(count, along, 1), mat_b), axis=0)
-    return F.sum(F.matmul(mat_a, F.expand_dims(mat_b, 0) * own.reshape(count, 1, along)), axis=0)  # [e, m, k], [k, t]: [m, t]
+def _by_groups(mat_a: Tensor, mat_b: Tensor, ends: Tensor) -> Tensor:
+    if mat_a.ndim == 2:
+        return ops.grouped_matmul(mat_a, mat_b, ends)
+    # groups of columns are groups of rows of the transposed product
+    return F.transpose(ops.grouped_matmul(mat_b, mat_a, ends, transpose_a=1, transpose_b=1), (1, 0))
 
 
 def einsum(equation, *operands):
