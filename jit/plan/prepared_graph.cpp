@@ -26,7 +26,7 @@ const codegen::CompiledKernel& no_code() {
 std::shared_ptr<const runtime::Executable> executable_of_op(const Graph& graph, const Node& node) {
     if (is_host_copy(node)) return host_copy(*node.op, graph.type(node.outputs[0]).bytes());
     if (node.op->is_view) return nullptr;
-    return runtime::PreparedOps::instance().executable(
+    return runtime::PreparedOps::instance().of_program(
         {*node.op, node.attrs, graph.types(node.inputs)}, graph.types(node.outputs),
         graph.device());
 }

@@ -5,6 +5,7 @@
 #include "codegen/disk_cache.h"
 #include "jit/plan/pipeline.h"
 #include "jit/step/subgraph.h"
+#include "runtime/eager/prepared_ops.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
 
@@ -69,6 +70,7 @@ std::string fault_of(const Step& step) {
 }  // namespace
 
 PlannedGraph plan_graph(const Step& step, PipelineOptions passes, const LoweringOptions& lowering) {
+    const runtime::Planning planning;
     passes.step = &step;
     PlanLadder ladder(passes.memory);
     const auto plan = [&](PlanLadder& from, const PipelineOptions& options) {
@@ -91,6 +93,7 @@ PendingProgram::PendingProgram(std::shared_ptr<const Step> step, PipelineOptions
       passes_(std::move(passes)),
       ladder_(passes_.memory),
       lowering_(std::move(lowering)) {
+    const runtime::Planning planning;
     passes_.step = step_.get();
     if (lowering_.check)
         if (const std::string fault = fault_of(*step_); !fault.empty())
@@ -147,6 +150,7 @@ bool PendingProgram::is_ready() const {
 }
 
 std::shared_ptr<Program> PendingProgram::finish() {
+    const runtime::Planning planning;
     if (ladder_.is_exhausted()) return without_kernels();
     const size_t known = refused_.size();
     LoweringOptions lowering = lowering_;
@@ -185,6 +189,7 @@ std::shared_ptr<Program> PendingProgram::make_program(const Graph& graph, const 
 }
 
 std::shared_ptr<Program> PendingProgram::without_kernels() {
+    const runtime::Planning planning;
     if (!has_kernels(passes_) && ladder_.is_exhausted()) ladder_.refuse(ladder_, first_line());
     const PipelineOptions passes = jit::without_kernels(passes_);
     if (!plain_ladder_) plain_ladder_.emplace(passes_.memory).beats(ladder_);

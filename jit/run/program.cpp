@@ -119,8 +119,11 @@ void Program::move_arena(std::byte* to) {
 }
 
 size_t Program::held_bytes() const {
-    constexpr size_t kOfAStep = 16 << 10;  // measured: a library's primitive, its code, its keys
-    return bound_bytes_ + (file_ ? 0 : layout_.host_bytes) + layout_.steps.size() * kOfAStep;
+    constexpr size_t kOfAStep = size_t{16} << 10;  // measured: graphs, layout and plan
+    size_t bytes = bound_bytes_ + (file_ ? 0 : layout_.host_bytes);
+    for (const PreparedNode& node : prepared_.nodes)
+        bytes += kOfAStep + (node.executable ? node.executable->held_bytes() : 0);
+    return bytes;
 }
 
 // Where transfers run.

@@ -158,11 +158,19 @@ public:
         expect("\"");
         return text;
     }
-    Type type() {
+    Type type(bool may_be_packed) {
         Type type{.dtype = runtime::dtype_from_name(name())};
         type.shape = Shape(integers());
         if (accept("@channels_last")) type.layout = runtime::Layout::channels_last;
+        else if (may_be_packed && accept("@")) type.layout = layout();
         return type;
+    }
+
+private:
+    runtime::Layout layout() {
+        const std::string text(name());
+        if (const auto found = runtime::layout_from_name(text)) return *found;
+        fault(cat("there is no layout '", text, "'"));
     }
 };
 
@@ -211,7 +219,7 @@ private:
             reader.expect("%");
             names.emplace_back(reader.name());
             reader.expect(":");
-            types.push_back(reader.type());
+            types.push_back(reader.type(!is_plain_));  // packed: as this process does, not a file
         } while (reader.accept(","));
         reader.expect("=");
         const std::string op(reader.name());

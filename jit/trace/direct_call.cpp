@@ -39,6 +39,7 @@ Tensors DirectCall::run(const CompiledSegment& compiled, Tensors& bound) const {
     const Record& record = version_->record;
     const Tensors outputs = compiled.run(record, bound);
     ++version_->calls;
+    if (!version_->came_back) function_.note_use(version_);
     const std::vector<Output>& given = compiled.step->outputs;
     std::vector<size_t> place(record.values.size());
     for (size_t i = 0; i < given.size(); ++i) place[at(given[i].value)] = i;

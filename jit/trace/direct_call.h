@@ -14,7 +14,7 @@ namespace megjit::jit {
 class DirectCall {
 public:
     // `wanted`: values of the version's record that each call gives.
-    DirectCall(const TraceFunction& function, std::shared_ptr<Version> version,
+    DirectCall(TraceFunction& function, std::shared_ptr<Version> version,
                std::vector<RecordId> wanted)
         : function_(function), version_(std::move(version)), wanted_(std::move(wanted)) {}
     // A body that reads values or leaves the trace, at this line, must run in each call.
@@ -25,6 +25,7 @@ public:
         return version_->key.describes(arguments);
     }
     size_t hash() const { return version_->key.hash; }
+    bool has_left() const { return version_->has_left; }  // the function has dropped its version
     // Compares also what it captures: by slot, null where that is not said yet.
     bool fits(const runtime::Tensors& arguments, const runtime::Tensors& captured) const;
     // What the call runs; the first use compiles it. Never wait for it while a handle is empty.
@@ -35,7 +36,7 @@ public:
     runtime::Tensors run(const CompiledSegment& compiled, runtime::Tensors& bound) const;
 
 private:
-    const TraceFunction& function_;
+    TraceFunction& function_;
     std::shared_ptr<Version> version_;
     std::vector<RecordId> wanted_;
 };

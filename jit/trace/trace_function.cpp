@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "jit/trace/first_places.h"
+#include "runtime/eager/prepared_ops.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
 #include "runtime/host/size_text.h"
@@ -192,6 +193,7 @@ CompiledSegment Version::compiled(uint32_t index, const TraceOptions& options, b
     if (!turn && !waits)  // another thread makes it
         if (CompiledSegment there = current(true); there.program) return there;
     if (!turn) turn.emplace(turn_.take());
+    const runtime::Planning planning;  // for the passes and for the program
     for (;;) {
         const auto start = std::chrono::steady_clock::now();
         const bool is_made = make(index, options, waits);
@@ -274,8 +276,9 @@ Record Version::prefix(uint32_t events) const {
 
 std::string TraceFunction::reason_for(const CallKey& key) const {
     const std::lock_guard lock(mutex_);
-    if (versions_.empty()) return "it was the first call";
-    const auto &now = key.arguments, &last = versions_.front().version->key.arguments;
+    const VersionRef newest = versions_.newest();
+    if (!newest) return "it was the first call";
+    const auto &now = key.arguments, &last = newest->key.arguments;
     if (last.size() != now.size())
         return runtime::cat("the call has ", now.size(), " tensors, not ", last.size());
     for (size_t i = 0; i < now.size(); ++i)
@@ -289,34 +292,20 @@ std::string TraceFunction::reason_for(const CallKey& key) const {
     return "two arguments are one tensor, or no longer are";
 }
 
-// Versions whose keys have one hash stand in the order of their use, as all do.
-std::vector<std::shared_ptr<Version>> TraceFunction::like(const CallKey& key) const {
-    std::vector<std::shared_ptr<Version>> found;
-    const auto same = by_hash_.find(key.hash);
-    if (same == by_hash_.end()) return found;
-    for (const Order::iterator held : same->second)
-        if (held->version->key == key) found.push_back(held->version);
-    return found;
-}
-
 size_t TraceFunction::count_like(const CallKey& key) const {
     const std::lock_guard lock(mutex_);
-    return like(key).size();
+    return versions_.like(key).size();
 }
 
 bool TraceFunction::always_retypes(const CallKey& key) const {
     const std::lock_guard lock(mutex_);
-    return std::ranges::all_of(like(key),
+    return std::ranges::all_of(versions_.like(key),
                                [](const auto& version) -> bool { return version->retypes; });
 }
 
 std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
     const std::lock_guard lock(mutex_);
-    const auto same = by_hash_.find(key.hash);
-    if (same == by_hash_.end()) return nullptr;
-    for (const Order::iterator held : same->second)
-        if (held->version->key == key) return held->version;
-    return nullptr;
+    return versions_.find(key);
 }
 
 std::shared_ptr<Version> TraceFunction::find_alternative(
@@ -324,7 +313,7 @@ std::shared_ptr<Version> TraceFunction::find_alternative(
     std::vector<std::shared_ptr<Version>> versions;  // constants are compared without the lock
     {
         const std::lock_guard lock(mutex_);
-        versions = like(other.key);
+        versions = versions_.like(other.key);
     }
     for (const auto& version : versions)
         if (version.get() != &other && version->record.same_prefix(other.record, event) &&
@@ -338,24 +327,11 @@ void TraceFunction::lend_memory(Version& version) const {
     version.weights = weights_;
 }
 
-// Takes a version out; what goes with it goes when `left` does, after the lock.
-void TraceFunction::leave(Order::iterator held, std::vector<std::shared_ptr<Version>>& left) {
-    const auto same = by_hash_.find(held->version->key.hash);
-    std::erase(same->second, held);
-    if (same->second.empty()) by_hash_.erase(same);
-    held_bytes_ -= held->bytes;
-    left.push_back(std::move(held->version));
-    versions_.erase(held);
-}
-
 void TraceFunction::add(std::shared_ptr<Version> version) {
-    std::vector<std::shared_ptr<Version>> left;
+    std::vector<VersionRef> left;  // goes after the lock
     const std::lock_guard lock(mutex_);
-    for (; !versions_.empty() && held_bytes_ > options.version_bytes; ++dropped_)
-        leave(std::prev(versions_.end()), left);
-    SameHash& same = by_hash_[version->key.hash];
-    versions_.push_front({std::move(version)});
-    same.insert(same.begin(), versions_.begin());
+    versions_.add(std::move(version), options.version_bytes, left);
+    if (!left.empty()) has_left_ = true;
 }
 
 void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
@@ -363,45 +339,28 @@ void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
     const size_t bytes = version->held_bytes();
     const std::lock_guard lock(mutex_);
     old.swap(latest_);
-    const auto same = by_hash_.find(version->key.hash);
-    if (same == by_hash_.end()) return;
-    const auto found = std::ranges::find_if(
-        same->second, [&](const auto& held) { return held->version == version; });
-    if (found == same->second.end()) return;
-    const Order::iterator held = *found;
-    std::rotate(same->second.begin(), found, found + 1);
-    versions_.splice(versions_.begin(), versions_, held);
-    held_bytes_ += bytes - held->bytes;
-    held->bytes = bytes;
+    versions_.note_use(version, bytes);
 }
 
 void TraceFunction::forget(const CallKey& key) {
-    std::vector<std::shared_ptr<Version>> left;
+    std::vector<VersionRef> left;  // goes after the lock
     const std::lock_guard lock(mutex_);
-    const auto same = by_hash_.find(key.hash);
-    if (same == by_hash_.end()) return;
-    for (const Order::iterator held : SameHash(same->second))
-        if (held->version->key == key) leave(held, left);
+    versions_.forget(key, left);
 }
 
 void TraceFunction::clear() {
-    Order old;  // goes after the lock
+    std::vector<VersionRef> left;  // goes after the lock
     std::shared_ptr<Version> latest;
     std::unique_lock lock(mutex_);
-    old.swap(versions_);
+    versions_.clear(left);
     latest.swap(latest_);
-    by_hash_.clear();
-    held_bytes_ = 0;
     lock.unlock();
     arenas_->give_up();
 }
 
 std::vector<std::shared_ptr<Version>> TraceFunction::versions() const {
-    std::vector<std::shared_ptr<Version>> all;
     const std::lock_guard lock(mutex_);
-    all.reserve(versions_.size());
-    for (const Held& held : versions_) all.push_back(held.version);
-    return all;
+    return versions_.all();
 }
 
 size_t TraceFunction::version_count() const {
@@ -416,7 +375,7 @@ std::shared_ptr<Version> TraceFunction::latest() const {
 
 uint64_t TraceFunction::dropped() const {
     const std::lock_guard lock(mutex_);
-    return dropped_;
+    return versions_.dropped();
 }
 
 namespace {
@@ -469,10 +428,12 @@ std::string TraceFunction::explain() const {
     std::string text = counted(all.size(), "version");
     {
         const std::lock_guard lock(mutex_);
-        if (dropped_)
+        if (const uint64_t dropped = versions_.dropped())
             text +=
-                runtime::cat(" (", dropped_, " older ones were dropped: they held more than ",
+                runtime::cat(" (", dropped, " older ones were dropped: they held more than ",
                              runtime::size_text(options.version_bytes), ", MEGJIT_VERSION_MEMORY)");
+        if (const uint64_t dropped = versions_.dropped_once())
+            text += runtime::cat(" (", dropped, " that were called once were dropped)");
     }
     text += "\n";
     for (const auto& version : all) {

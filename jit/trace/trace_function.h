@@ -4,10 +4,8 @@
 
 #include <atomic>
 #include <functional>
-#include <list>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "jit/plan/passes/passes.h"
@@ -16,6 +14,7 @@
 #include "jit/run/pending_program.h"
 #include "jit/run/program.h"
 #include "jit/trace/file_notes.h"
+#include "jit/trace/kept_versions.h"
 #include "jit/trace/record.h"
 #include "runtime/host/turn.h"
 
@@ -82,6 +81,8 @@ public:
     std::atomic<bool> retypes = false;  // what it rebinds gets another type, for which later calls
                                         // make another version
     FileNotes notes;  // for dump
+    std::atomic<bool> came_back = false;  // a call used it again (KeptVersions)
+    std::atomic<bool> has_left = false;  // the function keeps it no longer
     std::atomic<uint64_t> calls = 0;
     std::atomic<double> compile_ms = 0;
 
@@ -150,6 +151,8 @@ public:
     void add(std::shared_ptr<Version> version);
     void note_use(const std::shared_ptr<Version>& version);  // a call has ended well
     uint64_t dropped() const;  // counts versions dropped for TraceOptions::version_bytes
+    // Returns whether versions have left since the last time that this was asked.
+    bool take_left() { return has_left_.exchange(false); }
     void forget(const CallKey& key);  // drops what was recorded for such calls
     // Before the first call: the memory of functions that run one after the other.
     void share_arena(const TraceFunction& other) { arenas_ = other.arenas_; }
@@ -168,24 +171,12 @@ public:
     const TraceOptions options;
 
 private:
-    struct Held {
-        std::shared_ptr<Version> version;
-        size_t bytes = 0;  // of it, when it was used last
-    };
-    using Order = std::list<Held>;
-    // These need the lock. Of a key's versions those used last come first.
-    using SameHash = std::vector<Order::iterator>;
-    void leave(Order::iterator held, std::vector<std::shared_ptr<Version>>& left);
-    std::vector<std::shared_ptr<Version>> like(const CallKey& key) const;
-
     std::shared_ptr<Arenas> arenas_;
     const std::shared_ptr<BoundWeights> weights_ = std::make_shared<BoundWeights>();
     mutable runtime::Mutex mutex_{"the versions of a function"};
-    Order versions_;  // newest use first
-    std::unordered_map<size_t, SameHash> by_hash_;  // of their keys
-    size_t held_bytes_ = 0;  // sum of Held::bytes
+    KeptVersions versions_;
+    std::atomic<bool> has_left_ = false;
     std::shared_ptr<Version> latest_;
-    uint64_t dropped_ = 0;
 };
 
 }  // namespace megjit::jit

@@ -176,8 +176,7 @@ bool DirectCall::keeps_other_values(const Session& session) const {
     });
 }
 
-void DirectCall::complete(const jit::TraceFunction& function,
-                          std::shared_ptr<jit::Version> version) {
+void DirectCall::complete(jit::TraceFunction& function, std::shared_ptr<jit::Version> version) {
     call_ = std::make_unique<jit::DirectCall>(function, std::move(version), std::move(wanted_));
     is_plain_ = finds_plain();
 }

@@ -24,7 +24,7 @@ public:
     // Says where the body reads a value or leaves the trace (calls without it cannot); or "".
     std::string read_in(const jit::Version& version) const;
     // To be called once the session has ended.
-    void complete(const jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
+    void complete(jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
 
     uint64_t guards() const { return guards_; }
     // In this opening (DirectCalls), calls that these facts take, and for which they hold, need no
@@ -33,6 +33,7 @@ public:
     const Facts* facts_of(uint64_t opening) const { return opening_ == opening ? facts_ : nullptr; }
     const nb::object& result_of() const { return result_of_; }
     size_t hash() const { return call_->hash(); }  // of the types of the arguments
+    bool has_left() const { return call_ && call_->has_left(); }  // its version was dropped
     // Is it a call like the recorded one, by the types of its arguments?
     bool takes(const Tensors& arguments) const { return call_ && call_->takes(arguments); }
     // Tensors whose .grad each call sets anew: guards leave it to run().

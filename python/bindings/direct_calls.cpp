@@ -50,7 +50,12 @@ void DirectCalls::drop_like(const Tensors& arguments) {
     while (const Call call = find(arguments)) drop(place_of(*call));
 }
 
-void DirectCalls::drop_oldest() { drop(std::prev(calls_.end())); }
+void DirectCalls::drop_left() {
+    for (auto call = calls_.begin(); call != calls_.end();) {
+        const auto each = call++;
+        if ((*each)->has_left()) drop(each);
+    }
+}
 
 void DirectCalls::close() {
     ++opening_;

@@ -18,7 +18,6 @@ public:
     using Call = std::shared_ptr<DirectCall>;
 
     bool empty() const { return calls_.empty(); }
-    size_t size() const { return calls_.size(); }
     const Call& front() const { return calls_.front(); }  // the one used last
 
     Call find(uint64_t guards) const;  // null where there is none
@@ -26,7 +25,7 @@ public:
     void add(Call made);  // as the one used last
     void note_use(const DirectCall& call);
     void drop_like(const Tensors& arguments);
-    void drop_oldest();
+    void drop_left();  // those whose versions the function keeps no longer
     // Returns the guards of what was dropped since the last time that this was asked.
     std::vector<uint64_t> take_gone() { return std::exchange(gone_, {}); }
 

@@ -116,7 +116,7 @@ public:
         }
         made->complete(function, call->session().version());
         direct_.add(made);
-        while (direct_.size() > function.version_count()) direct_.drop_oldest();
+        if (function.take_left()) direct_.drop_left();
         return made->reason().empty() ? nb::none() : nb::cast(made->reason());
     }
 

@@ -34,6 +34,8 @@ public:
         (void)in;
         return false;
     }
+    // About the bytes that it holds itself: what a library made for its sizes, its code, its keys.
+    virtual size_t held_bytes() const { return size_t{4} << 10; }
     // Bytes that a run reads and writes in addition to the op's own (OpDef::cost), as it copies
     // operands for a library.
     virtual double copied_bytes() const { return 0; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "runtime/host/parallel.h"
 #include "runtime/ops/ordered.h"
@@ -42,10 +43,28 @@ PreparedRef prepared(size_t hash, const OpCall& given, Device& device) {
     made.takes_a_while =
         device.stream().is_inline() && device.speeds().seconds(call, made.outputs) > kLongSeconds;
     made.is_ordered = is_ordered(given.op);
-    return std::make_shared<const PreparedOp>(std::move(made));
+    // Apart from its counts, for those outlive it where programs alone held it.
+    return PreparedRef(new PreparedOp(std::move(made)));
 }
 
+template <class Inputs>
+size_t hash_of(const OpDef& op, const Attrs& attrs, const Inputs& inputs, const Device& device) {
+    size_t hash = reinterpret_cast<size_t>(&op) >> 4 ^ reinterpret_cast<size_t>(&device);
+    for (const auto& input : inputs) hash = hash_value(type_of(input), hash);
+    return attrs.empty() ? hash : hash_value(attrs, hash);
+}
+
+thread_local Planning* open_planning = nullptr;
+
 }  // namespace
+
+Planning::Planning() : is_outermost_(!open_planning) {
+    if (is_outermost_) open_planning = this;
+}
+
+Planning::~Planning() {
+    if (is_outermost_) open_planning = nullptr;
+}
 
 PreparedOps& PreparedOps::instance() {
     static auto* one = new PreparedOps;  // never destroyed: as devices
@@ -54,11 +73,11 @@ PreparedOps& PreparedOps::instance() {
 
 PreparedRef PreparedOps::get(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                              Device& device) {
-    return find_or_make(op, attrs, inputs, device);
+    return kept(op, attrs, inputs, device);
 }
 
 PreparedRef PreparedOps::get(const OpCall& call, Device& device) {
-    return find_or_make(call.op, call.attrs, call.inputs, device);
+    return kept(call.op, call.attrs, call.inputs, device);
 }
 
 std::shared_ptr<const Executable> PreparedOps::executable(const OpCall& call,
@@ -68,47 +87,68 @@ std::shared_ptr<const Executable> PreparedOps::executable(const OpCall& call,
     return is_usual ? get(call, device)->executable : device.prepare(call, outputs);
 }
 
+std::shared_ptr<const Executable> PreparedOps::of_program(const OpCall& call,
+                                                          std::span<const Type> outputs,
+                                                          Device& device) {
+    if (!std::ranges::equal(infer(call), outputs)) return device.prepare(call, outputs);
+    const size_t hash = hash_of(call.op, call.attrs, call.inputs, device);
+    PreparedRef found = find_or_make(hash, call.op, call.attrs, call.inputs, device, false);
+    if (open_planning) open_planning->held_.push_back(found);
+    const Executable* const executable = found->executable.get();
+    return {std::move(found), executable};
+}
+
 template <class Inputs>
-PreparedRef PreparedOps::find_or_make(const OpDef& op, const Attrs& attrs, const Inputs& inputs,
-                                      Device& device) {
-    size_t hash = reinterpret_cast<size_t>(&op) >> 4 ^ reinterpret_cast<size_t>(&device);
-    for (const auto& input : inputs) hash = hash_value(type_of(input), hash);
-    if (!attrs.empty()) hash = hash_value(attrs, hash);
+PreparedRef PreparedOps::kept(const OpDef& op, const Attrs& attrs, const Inputs& inputs,
+                              Device& device) {
+    const size_t hash = hash_of(op, attrs, inputs, device);
     // What this thread has found here lately, to be read without the lock.
     constexpr size_t kRecent = 512;
     thread_local std::array<PreparedRef, kRecent> recent;
     PreparedRef& slot = recent[hash % kRecent];
-    if (slot && describes(*slot, hash, op, attrs, inputs, device)) return slot;
-    PreparedRef found = find(hash, op, attrs, inputs, device);
-    if (!found) {
-        std::vector<Type> types;
-        for (const auto& input : inputs) types.push_back(type_of(input));
-        found = prepared(hash, {op, attrs, types}, device);
-        add(found);
-    }
-    slot = found;
+    if (!slot || !describes(*slot, hash, op, attrs, inputs, device))
+        slot = find_or_make(hash, op, attrs, inputs, device, true);
+    return slot;
+}
+
+template <class Inputs>
+PreparedRef PreparedOps::find_or_make(size_t hash, const OpDef& op, const Attrs& attrs,
+                                      const Inputs& inputs, Device& device, bool keeps) {
+    PreparedRef found = find(hash, op, attrs, inputs, device, keeps);
+    if (found) return found;
+    std::vector<Type> types;
+    for (const auto& input : inputs) types.push_back(type_of(input));
+    found = prepared(hash, {op, attrs, types}, device);
+    add(found, keeps);
     return found;
 }
 
 template <class Inputs>
 PreparedRef PreparedOps::find(size_t hash, const OpDef& op, const Attrs& attrs,
-                              const Inputs& inputs, Device& device) {
+                              const Inputs& inputs, Device& device, bool keeps) {
     const std::lock_guard lock(mutex_);
     for (CachedOp& entry : sets_[hash % kSets]) {
-        if (!entry.op || !describes(*entry.op, hash, op, attrs, inputs, device)) continue;
+        if (entry.hash != hash) continue;
+        PreparedRef found = entry.op.lock();
+        if (!found || !describes(*found, hash, op, attrs, inputs, device)) continue;
         entry.used = ++now_;
-        return entry.op;
+        if (keeps) entry.kept = found;
+        return found;
     }
     return nullptr;
 }
 
-void PreparedOps::add(PreparedRef made) {
+void PreparedOps::add(const PreparedRef& made, bool keeps) {
+    PreparedRef old;  // goes after the lock
     const std::lock_guard lock(mutex_);
     auto& set = sets_[made->hash % kSets];
-    CachedOp& oldest = *std::ranges::min_element(set, {}, &CachedOp::used);
-    oldest.used = ++now_;
+    CachedOp& place = *std::ranges::min_element(
+        set, {}, [](const CachedOp& entry) { return entry.op.expired() ? 0 : entry.used; });
+    old = std::exchange(place.kept, keeps ? made : nullptr);
+    place.used = ++now_;
+    place.hash = made->hash;
+    place.op = made;
     ++made_;
-    oldest.op.swap(made);  // the old one is destroyed after the lock is released
 }
 
 uint64_t PreparedOps::made() const {

@@ -32,6 +32,21 @@ struct PreparedOp {
 };
 using PreparedRef = std::shared_ptr<const PreparedOp>;
 
+// While one is open in a thread, what of_program() gives to the thread stays ready: passes and
+// plans of one program ask about the same ops several times.
+class Planning {
+public:
+    Planning();
+    ~Planning();
+    Planning(const Planning&) = delete;
+    Planning& operator=(const Planning&) = delete;
+
+private:
+    friend class PreparedOps;
+    std::vector<PreparedRef> held_;
+    const bool is_outermost_;
+};
+
 // Every call is safe from any thread. Errors of an op's preparation are not remembered.
 class PreparedOps {
 public:
@@ -44,6 +59,10 @@ public:
     // Prepares a graph's op, whose results may have another layout than infer() says.
     std::shared_ptr<const Executable> executable(const OpCall& call, std::span<const Type> outputs,
                                                  Device& device);
+    // The same for a program, which holds what it runs: an op that no program holds and no eager
+    // call has asked for goes, with a library's code for its sizes.
+    std::shared_ptr<const Executable> of_program(const OpCall& call, std::span<const Type> outputs,
+                                                 Device& device);
 
     uint64_t made() const;  // number of ops made so far
 
@@ -52,15 +71,19 @@ private:
     static constexpr size_t kSets = 1024, kWays = 8;
     struct CachedOp {
         uint64_t used = 0;
-        PreparedRef op;
+        size_t hash = 0;
+        PreparedRef kept;  // null: programs hold it
+        std::weak_ptr<const PreparedOp> op;
     };
     template <class Inputs>
-    PreparedRef find_or_make(const OpDef& op, const Attrs& attrs, const Inputs& inputs,
-                             Device& device);
-    template <class Inputs>
     PreparedRef find(size_t hash, const OpDef& op, const Attrs& attrs, const Inputs& inputs,
-                     Device& device);
-    void add(PreparedRef made);
+                     Device& device, bool keeps);
+    template <class Inputs>
+    PreparedRef find_or_make(size_t hash, const OpDef& op, const Attrs& attrs, const Inputs& inputs,
+                             Device& device, bool keeps);
+    template <class Inputs>
+    PreparedRef kept(const OpDef& op, const Attrs& attrs, const Inputs& inputs, Device& device);
+    void add(const PreparedRef& made, bool keeps);
 
     mutable Mutex mutex_{"the prepared ops"};
     std::vector<std::array<CachedOp, kWays>> sets_{kSets};

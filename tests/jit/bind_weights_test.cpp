@@ -67,6 +67,36 @@ TEST_F(BindWeights, WhatThePrologueComputesStaysNowhereElse) {
     EXPECT_EQ(dead_node(graph), nullptr);
 }
 
+// A voice detector whose layers are branches packed their weights in each call.
+TEST_F(BindWeights, WeightsThatBranchesReadArePackedOnce) {
+    const Type x{.shape = {2, 32, 14, 14}}, w{.shape = {64, 32, 3, 3}}, y{.shape = {2, 64, 14, 14}};
+    const auto branch_of = [&](const char* op) {
+        Graph made;
+        const ValueId a = made.add_input(x, 0), b = made.add_input(w, 1);
+        const runtime::Attrs window = {std::vector<int64_t>{1, 1}, std::vector<int64_t>{1, 1},
+                                       std::vector<int64_t>{1, 1}, int64_t{1}};
+        const ValueId product = made.add(
+            {.op = &runtime::find_op("conv"), .attrs = window, .inputs = {a, b}}, {&y, 1})[0];
+        made.outputs = made.add({.op = &runtime::find_op(op), .inputs = {product}}, {&y, 1});
+        return print(made);
+    };
+    Graph recorded;
+    const Type flag{.dtype = runtime::DType::b8};
+    const std::vector<ValueId> inputs = {recorded.add_input(flag, 0), recorded.add_input(x, 1),
+                                         recorded.add_input(w, 2)};
+    recorded.outputs = recorded.add(
+        {.op = &ops::cond(), .attrs = {branch_of("relu"), branch_of("neg")}, .inputs = inputs},
+        {&y, 1});
+    const Graph graph = run_pipeline(recorded, options_for(captured({false, false, true})));
+    ASSERT_TRUE(graph.prologue);
+    EXPECT_EQ(fault_of(graph), "");
+    EXPECT_TRUE(runtime::is_packed(graph.prologue->type(graph.prologue->outputs[0]).layout));
+    std::vector<TensorRef> given = inputs_for(recorded);
+    const TensorRef want = interpret(recorded, given)[0];
+    Program program(graph, {recorded}, {.check = true});
+    for (int i = 0; i < 2; ++i) expect_near(program.run(given)[0], want);
+}
+
 TEST_F(BindWeights, TheProgramGivesTheSameNumbers) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);

@@ -45,4 +45,27 @@ TEST_F(PreparedOpsTest, WhatWasUsedLastStays) {
     }
 }
 
+// A program of another size held its ops, with a library's code, as long as the process ran.
+TEST_F(PreparedOpsTest, WhatAProgramAskedForGoesWithItUnlessACallNeedsItToo) {
+    const TensorRef x = zeros_of(66666);
+    const Type type = x->type();
+    const std::vector<Type> inputs = {type, type};
+    auto& ops = PreparedOps::instance();
+    const auto of_program = [&] {
+        return ops.of_program({runtime::find_op("sub"), {}, inputs}, {&type, 1},
+                              runtime::host_device());
+    };
+    auto held = of_program();
+    EXPECT_EQ(made_by(of_program), 0u);
+    held = nullptr;
+    EXPECT_EQ(made_by(of_program), 1u);
+    {
+        const runtime::Planning planning, within;
+        EXPECT_EQ(made_by(of_program), 1u);
+        EXPECT_EQ(made_by(of_program), 0u);
+        EXPECT_EQ(made_by([&] { build::sub(x, x); }), 0u);  // the call keeps it
+    }
+    EXPECT_EQ(made_by(of_program), 0u);
+}
+
 }}  // namespace megjit::jit

@@ -56,6 +56,18 @@ TEST_F(Subgraphs, TheVerifierComparesOperandsWithWhatABodyTakes) {
     EXPECT_TRUE(contains(fault_of(parse_graph(text)), "operands: number 0 is f32[3], not f32[2]"));
 }
 
+// Packed weights take another number of bytes: a file that named a layout could be read beyond.
+TEST_F(Subgraphs, AFileNamesNoPackedLayoutAndOperandsHaveThatOfTheBody) {
+    const std::string packed = "@" + to_string(runtime::add_packed_layout(64, "of a test"));
+    std::string text = kCond;
+    for (const size_t at : {text.rfind(" = input 0"), text.find(" = input 0", 30)})
+        text.insert(at, packed);
+    EXPECT_EQ(print(parse_graph(text)), text);
+    EXPECT_THROW(parse_plain_graph(text), runtime::UserError);
+    EXPECT_TRUE(contains(fault_of(parse_graph(text)), "operands: number 0 is f32[2], not f32[2]@"));
+    EXPECT_THROW(parse_graph("%0: f32[2]@packed9999 = input 0\nreturn %0\n"), runtime::UserError);
+}
+
 TEST_F(Subgraphs, ASlotThatNoOperandCanHaveIsRefused) {
     std::string text = kCond;
     text.replace(text.find("  | %0: f32[2] = input 0"), 24, "  | %0: f32[2] = input 2000000000");

@@ -238,6 +238,26 @@ def test_versions_beyond_the_bound_are_dropped_oldest_first_and_one_warning_says
     assert 1 < len(f.explain().splitlines()) - 1 < 20
 
 
+@pytest.mark.parametrize("options", [{}, {"without_host": True}])
+def test_sizes_that_come_once_make_room_for_each_other_and_others_stay(options):
+    f = trace(lambda x: x * 2, symbolic=True, **options)
+
+    def recorded(n):
+        is_known = f"(f32[1, {n}])" in f.explain()
+        assert f(t(np.ones(n))).numpy().sum() == 2 * n
+        return not is_known
+
+    assert recorded(1) and not recorded(1)
+    for n in range(2, 402):
+        assert recorded(n)
+    assert 16 <= len(f.explain().splitlines()) - 1 < 400 and "that were called once were dropped" in f.explain()
+    assert not recorded(1)  # it was in use
+    assert recorded(2)  # it went; from now on it stays
+    for n in range(402, 802):
+        f(t(np.ones(n)))
+    assert not recorded(1) and not recorded(2)
+
+
 @pytest.mark.parametrize("symbolic", MODES)
 def test_a_captured_tensor_may_change_its_value_and_its_shape(symbolic):
     scale = t(2)

@@ -26,6 +26,8 @@ namespace {
 // Where all operands are so small, other threads have no use: they are not woken.
 constexpr size_t kAlone = size_t{16} << 10;  // in bytes
 
+constexpr size_t kCodeBytes = size_t{128} << 10;  // of a primitive, measured: 100 to 200 kB
+
 constexpr size_t kMaxOperands = 5;  // two factors, the result, a bias and an addend
 
 void check(dnnl_status_t status, std::string_view op) {
@@ -85,6 +87,7 @@ public:
     PrimitiveExecutable& operator=(const PrimitiveExecutable&) = delete;
 
     size_t workspace_bytes() const override { return workspace_; }
+    size_t held_bytes() const override { return kCodeBytes; }
     std::string_view remark() const override { return remark_; }
 
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
@@ -224,6 +227,10 @@ private:
 dnnl::engine& engine() {
     static dnnl::engine* const only = [] {
         bound_isa();
+        // Executables hold their code, and PreparedOps shares them. oneDNN would keep that of 1,024
+        // primitives more. It would also make descriptors of the ones kept, and in 3.2 those of
+        // brgconv_1x1 point into the descriptor that the first was made from, which may be gone.
+        dnnl::set_primitive_cache_capacity(0);
         return new dnnl::engine(dnnl::engine::kind::cpu, 0);
     }();
     return *only;

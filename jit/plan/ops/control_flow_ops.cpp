@@ -23,7 +23,11 @@ using runtime::cat;
 using runtime::Cost;
 using runtime::OpCall;
 
-bool same_type(const Type& a, const Type& b) { return a.dtype == b.dtype && a.shape == b.shape; }
+// Packed weights lie in another number of bytes; other layouts are converted where they differ.
+bool same_type(const Type& a, const Type& b) {
+    const bool is_packed = runtime::is_packed(a.layout) || runtime::is_packed(b.layout);
+    return a.dtype == b.dtype && a.shape == b.shape && (!is_packed || a.layout == b.layout);
+}
 
 [[noreturn]] void refuse(const OpCall& call, const std::string& what) {
     runtime::user_error({.what = cat(call.op.name, ": ", what)}, runtime::ErrorKind::operands);

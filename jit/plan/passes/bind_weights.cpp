@@ -4,10 +4,12 @@
 //   2. the device packs them for all their other readers, too: where gradients need the unpacked
 //   weights, packed ones would be a second copy;
 //   3. no kernel makes the weights from fewer bytes for few rows (makers_of_weights).
-// Its other operands move, too, where they are computed from fixed values.
+// Its other operands move, too, where they are computed from fixed values. Weights that nodes in
+// the branches of a condition read (branch_weights.h) are packed likewise.
 #include <algorithm>
 
 #include "jit/plan/passes/bound.h"
+#include "jit/plan/passes/branch_weights.h"
 #include "jit/plan/passes/fusion_group.h"
 #include "runtime/ops/ordered.h"
 
@@ -68,6 +70,7 @@ public:
             for (size_t i = 0; i < node.inputs.size(); ++i)
                 fresh.inputs[i] = rewrite_.map(node.inputs[i]);
             if (packed_[id] != Layout::row_major) bind_operands(node, fresh, packed_[id]);
+            if (node.op == &ops::cond()) bind_branches(node, fresh);
             const std::vector<ValueId> outputs =
                 rewrite_.to.add(std::move(fresh), from_.types(node.outputs));
             for (size_t i = 0; i < outputs.size(); ++i)
@@ -107,6 +110,17 @@ private:
         for (size_t i = weights + 1; i < node.inputs.size(); ++i)
             if (is_computed(node.inputs[i]))
                 fresh.inputs[i] = bound(node.inputs[i], from_.type(node.inputs[i]).layout);
+    }
+
+    void bind_branches(const Node& node, Node& fresh) {
+        std::vector<Layout> layouts = layouts_in_branches(node, *options_.device);
+        for (size_t i = 0; i < layouts.size(); ++i) {
+            const ValueId weights = node.inputs[i];
+            if (!fixed_[at(weights)] || from_.type(weights).layout != Layout::row_major)
+                layouts[i] = Layout::row_major;
+            if (layouts[i] != Layout::row_major) fresh.inputs[i] = bound(weights, layouts[i]);
+        }
+        set_layouts_in_branches(fresh, layouts);
     }
 
     // Returns the program's input that holds the value in that layout.

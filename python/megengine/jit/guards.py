@@ -82,8 +82,7 @@ class Guards:
             return None
         other = copy.copy(self)
         other.number = next(_numbers)
-        other._host_random = _host_random_state()
-        return other
+        return other  # the recording that walked has seen that nothing unwatched draws on the host
 
     def result_maker(self) -> Callable[[list[Any]], Any]:
         """Returns a function that makes the recorded result from other tensors."""
@@ -116,7 +115,7 @@ class Guards:
         if self._unwatchable:
             return self._unwatchable
         drawn_before, self._host_random = self._host_random, None
-        if drawn_before != _host_random_state():
+        if drawn_before is not None and drawn_before != _host_random_state():
             return "the body draws random numbers on the host"
         reason = self.reason(args, kwargs, leaves)
         reason = reason or next((f"{name} has changed" for holds, name in self._walk.checks_of_body if not holds()), None)

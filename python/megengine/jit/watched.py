@@ -6,6 +6,7 @@ In: a thing. Out: a tuple of objects, which `Facts` compare by identity.
 
 from __future__ import annotations
 
+import functools
 import logging
 import struct
 import types
@@ -24,6 +25,7 @@ MISSING = object()
 NO_FACTS = ("grad", "_lent")
 
 
+@functools.lru_cache(maxsize=64)  # a new size asks for those of Tensor several times
 def slots_of(kind: type) -> tuple[str, ...]:
     """The attributes that a class and its bases keep outside of ``__dict__``."""
     return tuple(slot for base in kind.__mro__ for slot in _own_slots(base))
