@@ -121,6 +121,10 @@ void decode_turned(const BlockWeights& w, const uint8_t* weights, int64_t rows, 
     }
 }
 
+// Memory is asked for weights so many bytes before they are read: several rows at once are more
+// streams than processors follow.
+constexpr int64_t kAhead = 8 << 10;
+
 // y[m][r] = the sum over a row of weights of weight * x[m]. Each of 16 lanes adds the scaled sums
 // of its elements of a block, block after block.
 template <int bits, int64_t group, int64_t rows, int64_t of_x>
@@ -132,6 +136,7 @@ void dots(const BlockWeights& w, const uint8_t* weights, const float* x, int64_t
     for (int64_t b = 0; b < w.blocks; ++b, weights += kBytes, x += group)
         for (int64_t r = 0; r < rows; ++r) {
             const uint8_t* const block = weights + r * row_bytes;
+            __builtin_prefetch(block + kAhead);
             Sixteen own[of_x] = {};
             for (int64_t step = 0; step < group / 32; ++step) {
                 const Integers q = integers<bits>(block, step);
