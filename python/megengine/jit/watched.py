@@ -6,10 +6,10 @@ In: a thing. Out: a tuple of objects, which `Facts` compare by identity.
 
 from __future__ import annotations
 
-import functools
 import logging
 import struct
 import types
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,10 +25,15 @@ MISSING = object()
 NO_FACTS = ("grad", "_lent")
 
 
-@functools.lru_cache(maxsize=64)  # a new size asks for those of Tensor several times
+# A new size asks for the slots of Tensor several times.
+_slots: weakref.WeakKeyDictionary[type, tuple[str, ...]] = weakref.WeakKeyDictionary()
+
+
 def slots_of(kind: type) -> tuple[str, ...]:
     """The attributes that a class and its bases keep outside of ``__dict__``."""
-    return tuple(slot for base in kind.__mro__ for slot in _own_slots(base))
+    if (known := _slots.get(kind)) is None:
+        known = _slots[kind] = tuple(slot for base in kind.__mro__ for slot in _own_slots(base))
+    return known
 
 
 def _own_slots(kind: type) -> tuple[str, ...]:
