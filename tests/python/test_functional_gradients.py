@@ -272,3 +272,36 @@ def test_a_tap_that_meets_padding_alone_has_no_gradient(name, dtype, level):
         got = found(w.astype(dtype)).numpy().astype("float32")
         assert np.isfinite(got).all()
         assert (np.abs(got).max(axis=(0, 1)) == 0).any()
+
+
+def gradient_of_weights(x, dy, window, stride, padding):
+    """The sums of products, tap by tap."""
+    padded = np.pad(x, [(0, 0), (0, 0), *((each, each) for each in padding)])
+    grad = np.zeros((dy.shape[1], x.shape[1], *window))
+    for tap in np.ndindex(*window):
+        places = [slice(t, t + s * (n - 1) + 1, s) for t, s, n in zip(tap, stride, dy.shape[2:], strict=True)]
+        grad[(..., *tap)] = np.einsum("ncdhw,nodhw->oc", padded[(..., *places)], dy)
+    return grad
+
+
+# oneDNN's loops over channels-last images gave other gradients where the window reaches over the first axis.
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("channels", [3, 16])
+@pytest.mark.parametrize(("extent", "window", "stride", "padding"), [(2, 3, 1, 1), (2, 5, 2, 4), (3, 5, 2, 3), (4, 5, 3, 4), (4, 3, 1, 1)])
+def test_weights_of_three_axes_have_the_gradients_of_their_taps(extent, window, stride, padding, channels, dtype):
+    rng = np.random.RandomState(0)
+    geometry = {"stride": (stride, 1, 1), "padding": (padding, 1, 1)}
+    x = Tensor(rng.randn(2, channels, extent, 4, 4).astype("float32")).astype(dtype)
+    w = Tensor(rng.randn(channels, channels, window, 3, 3).astype("float32")).astype(dtype)
+    dy = Tensor(rng.randn(*F.conv3d(x, w, **geometry).shape).astype("float32")).astype(dtype)
+
+    def gradient(x, w, dy):
+        with autodiff.GradManager().attach([w]) as gm:
+            gm.backward(F.conv3d(x, w, **geometry), dy)
+        return w.grad
+
+    want = gradient_of_weights(*(each.numpy().astype("float64") for each in (x, dy)), (window, 3, 3), (stride, 1, 1), (padding, 1, 1))
+    for laid in (lambda each: each, lambda each: each.to_mkldnn()):
+        got = gradient(laid(x), w, laid(dy)).numpy().astype("float64")
+        w.grad = None
+        np.testing.assert_allclose(got, want, atol=0.02 * np.abs(want).max())

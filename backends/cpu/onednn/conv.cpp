@@ -79,11 +79,29 @@ struct Convolution : ConvProblem {
     memory::desc dense_weights() const { return dnn::weights_of(w, groups, dtype, false); }
 };
 
+// Does the window reach over a short first axis of three, or begin further outside than half of it?
+// Then the loops that oneDNN 3.2 prefers give wrong gradients of weights. Its products of matrices,
+// which it takes for row-major operands, give right ones.
+bool is_wrong_in_loops(const Convolution& p, Role role) {
+    const runtime::Window& window = p.window;
+    const int64_t reach = (window.kernel[0] - 1) * window.dilation[0] + 1;
+    return role == Role::filter && window.dims == 3 && window.padding[0] > 0 &&
+           (2 * window.padding[0] >= reach || p.x.shape[2] < reach);
+}
+
+memory::desc in_rows(Type type) {
+    type.layout = Layout::row_major;
+    return dnn::desc_of(type);
+}
+
 dnnl::primitive_desc_base create(const Convolution& p, Role role,
                                  const dnnl::primitive_attr& attr = dnn::attributes(),
                                  const memory::desc& bias = {}) {
     const auto algorithm = dnnl::algorithm::convolution_direct;
-    const memory::desc x = p.activation(p.x), w = p.weights(), y = p.activation(p.y);
+    const bool by_products = is_wrong_in_loops(p, role);
+    const memory::desc x = by_products ? in_rows(p.x) : p.activation(p.x),
+                       w = by_products ? p.dense_weights() : p.weights(),
+                       y = by_products ? in_rows(p.y) : p.activation(p.y);
     const auto& [stride, dilation, padding] = p.slides;
     const auto kind = role == Role::forward ? dnnl::prop_kind::forward_inference
                                             : dnnl::prop_kind::forward_training;
