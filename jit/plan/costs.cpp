@@ -112,7 +112,7 @@ std::optional<CardFigure> attention_figure(const OpCall& call, std::string_view 
     const runtime::AttentionProblem p = runtime::attention_problem(call);
     if (p.masks > 0 || p.drop_prob > 0 || p.key_heads != p.heads || p.value_width != p.width)
         return {};
-    return CardFigure{"attention",
+    return CardFigure{ops::attention().name,
                       {{"batch", as_number(p.batch)},
                        {"heads", as_number(p.heads)},
                        {"queries", as_number(p.queries)},

@@ -174,7 +174,7 @@ std::vector<Type> infer_backward_data_sums(const OpCall& call) {
         if (pairs[i].dtype != result.dtype || !(pairs[i].shape == result.shape))
             refuse(call, cat("a gradient ", to_string(result), " is multiplied by ",
                              to_string(pairs[i])));
-        if (!(pairs[i + 1] == sums))
+        if (pairs[i + 1].dtype != sums.dtype || !(pairs[i + 1].shape == sums.shape))
             refuse(call, cat("the mean is ", to_string(sums), ", not ", to_string(pairs[i + 1])));
         types.push_back(sums);
     }
