@@ -138,16 +138,28 @@ public:
         explore(starting_points());
         polish();
         clean_up();
+        const RematPlan smallest = front_.spread(1).front()->plan;
         for (int round = 0; round < search_.genetic_rounds; ++round) breed(round);
         std::vector<RematPlan> plans;
         for (const Front::Point* point : front_.spread(kPlans)) plans.push_back(point->plan);
         std::reverse(plans.begin(), plans.end());
         if (ExactSearch::is_possible(schedule_))
             return improve_exactly(schedule_, std::move(plans), search_.most_cost);
+        keep(smallest, plans);
         return plans;
     }
 
 private:
+    // A plan that costs less and has the same peak may have the larger arena. So the smallest plan
+    // of a search without genetic rounds stays: what it keeps is kept by a longer search, too.
+    static void keep(const RematPlan& smallest, std::vector<RematPlan>& plans) {
+        if (std::ranges::find(plans, smallest.order, &RematPlan::order) != plans.end()) return;
+        const auto is_smaller = [&](const RematPlan& plan) {
+            return plan.peak_bytes < smallest.peak_bytes;
+        };
+        plans.insert(std::ranges::find_if(plans, is_smaller), smallest);
+    }
+
     struct Start {
         Levels levels;
         GreedyOptions options;
@@ -302,7 +314,7 @@ std::vector<RematPlan> rematerialize(const RematProblem& problem, const RematSea
     for (uint32_t step : order) moved.steps.push_back(problem.steps[step]);
     std::vector<RematPlan> plans = {plain_plan(problem)};
     for (RematPlan& plan : Search(moved, search).run()) {
-        if (plan.peak_bytes >= plans.back().peak_bytes) continue;
+        if (plan.peak_bytes >= plans.front().peak_bytes) continue;
         for (uint32_t& step : plan.order) step = order[step];
         plans.push_back(std::move(plan));
     }
