@@ -3,7 +3,6 @@
 The network is that of examples/finetune_1b.py. bitsandbytes has other blocks of 4 bits (NF4), so losses are not compared.
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,13 +10,14 @@ import numpy as np
 from case import Case, Subject, Target
 from cases import _frameworks as on
 
-MILLIONS, LENGTH, RANK = 350, 1024, 16
+LENGTH, RANK = 1024, 16
+LAYERS, WIDTH, INNER, HEADS, GROUPS, WORDS = 16, 1280, 3456, 20, 4, 32000
 # Forward, and backward to the inputs of each layer, whose weights have no gradient; words are looked up.
 FLOPS = 4.0 * 316e6 * LENGTH
 
 
-def batch(words):
-    return np.random.RandomState(0).randint(0, words, (1, LENGTH + 1))
+def batch():
+    return np.random.RandomState(0).randint(0, WORDS, (1, LENGTH + 1))
 
 
 def subject(step):
@@ -41,19 +41,19 @@ def megjit():
     from megengine.autodiff import GradManager
     from megengine.jit import trace
 
-    shape = example.SHAPES[MILLIONS]
-    net = example.Llama(example.Weights(None, shape.layers), shape, LENGTH, full=False)
+    shape = example.Shape(LAYERS, WIDTH, INNER, HEADS, GROUPS, WORDS)
+    net = example.Llama(example.Weights(None, LAYERS), shape, LENGTH, full=False)
     trained = [each for each in net.parameters() if min(each.shape) == RANK]
     manager, adam = GradManager().attach(trained), optimizer.AdamW8bit(trained, lr=2e-4, weight_decay=0.0)
 
     def step(inputs, targets):
         with manager:
-            loss = F.loss.cross_entropy(net(inputs).reshape(-1, shape.words), targets.reshape(-1))
+            loss = F.loss.cross_entropy(net(inputs).reshape(-1, WORDS), targets.reshape(-1))
             manager.backward(loss)
         adam.step().clear_grad()
         return loss
 
-    row = mge.tensor(batch(shape.words).astype(np.int32))
+    row = mge.tensor(batch().astype(np.int32))
     inputs, targets = row[:, :-1], row[:, 1:]
     traced = trace(step, symbolic=True, opt_level=3)
     return subject(lambda: traced(inputs, targets).item())
@@ -66,9 +66,10 @@ def torch_peft_bitsandbytes():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     on.setup_torch()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 2)))
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=32000, hidden_size=1280, intermediate_size=3456, num_hidden_layers=16, num_attention_heads=20, num_key_value_heads=4)
+    config = LlamaConfig(
+        vocab_size=WORDS, hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=GROUPS
+    )
     net = LlamaForCausalLM(config)
     for name, layer in list(net.model.named_modules()):
         if isinstance(layer, torch.nn.Linear):
@@ -79,7 +80,7 @@ def torch_peft_bitsandbytes():
     names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     net = get_peft_model(net, LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=names))
     adam = bitsandbytes.optim.AdamW8bit([each for each in net.parameters() if each.requires_grad], lr=2e-4, weight_decay=0.0)
-    row = torch.from_numpy(batch(32000))
+    row = torch.from_numpy(batch())
 
     def step():
         loss = net(input_ids=row[:, :-1], labels=row[:, 1:].contiguous(), shift_labels=row[:, 1:].contiguous()).loss

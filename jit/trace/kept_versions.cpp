@@ -12,19 +12,21 @@ constexpr size_t kMostLeft = 1 << 16;  // hashes of dropped versions, 2 MB
 
 }  // namespace
 
+const KeptVersions::SameHash& KeptVersions::of_hash(size_t hash) const {
+    static const SameHash kNone;
+    const auto same = by_hash_.find(hash);
+    return same == by_hash_.end() ? kNone : same->second;
+}
+
 VersionRef KeptVersions::find(const CallKey& key) const {
-    const auto same = by_hash_.find(key.hash);
-    if (same == by_hash_.end()) return nullptr;
-    for (const Order::iterator held : same->second)
+    for (const Order::iterator held : of_hash(key.hash))
         if (held->version->key == key) return held->version;
     return nullptr;
 }
 
 std::vector<VersionRef> KeptVersions::like(const CallKey& key) const {
     std::vector<VersionRef> found;
-    const auto same = by_hash_.find(key.hash);
-    if (same == by_hash_.end()) return found;
-    for (const Order::iterator held : same->second)
+    for (const Order::iterator held : of_hash(key.hash))
         if (held->version->key == key) found.push_back(held->version);
     return found;
 }
@@ -86,9 +88,7 @@ void KeptVersions::note_use(const VersionRef& version, size_t bytes) {
 }
 
 void KeptVersions::forget(const CallKey& key, std::vector<VersionRef>& left) {
-    const auto same = by_hash_.find(key.hash);
-    if (same == by_hash_.end()) return;
-    for (const Order::iterator held : SameHash(same->second))
+    for (const Order::iterator held : SameHash(of_hash(key.hash)))
         if (held->version->key == key) leave(held, left);
 }
 

@@ -53,10 +53,11 @@ private:
         Order order;
         size_t bytes = 0;
     };
-    // Of a key's versions those used last come first.
+    // Versions whose keys have one hash stand in the order of their use, the last used first.
     using SameHash = std::vector<Order::iterator>;
 
     Part& part_of(const Held& held) { return held.came_back ? again_ : once_; }
+    const SameHash& of_hash(size_t hash) const;  // empty where there is none
     void make_room(size_t most_bytes, std::vector<VersionRef>& left);
     void leave(Order::iterator held, std::vector<VersionRef>& left);
 

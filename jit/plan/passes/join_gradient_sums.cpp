@@ -50,7 +50,7 @@ public:
     }
 
 private:
-    // What is added up, by what is multiplied with x - mean. Old values.
+    // Sums of the gradient times x - mean, for one x and mean. All values are the old graph's.
     struct Product {
         ValueId x = {}, mean = {};
         std::vector<ValueId> results = {};
@@ -224,9 +224,7 @@ private:
 }  // namespace
 
 Graph join_gradient_sums(Graph graph, const PipelineOptions& options) {
-    if (graph.device().is_host() || options.products == Products::generated ||
-        runtime::product_rules().deterministic)
-        return graph;
+    if (!libraries_add_up(graph, options)) return graph;
     GradientSumsJoiner joiner(graph);
     return joiner.has_work() ? joiner.run() : graph;
 }

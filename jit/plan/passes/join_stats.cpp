@@ -140,10 +140,13 @@ private:
 
 }  // namespace
 
+bool libraries_add_up(const Graph& graph, const PipelineOptions& options) {
+    return !graph.device().is_host() && options.products != Products::generated &&
+           !runtime::product_rules().deterministic;
+}
+
 Graph join_stats(Graph graph, const PipelineOptions& options) {
-    if (graph.device().is_host() || options.products == Products::generated ||
-        runtime::product_rules().deterministic)
-        return graph;
+    if (!libraries_add_up(graph, options)) return graph;
     StatsJoiner joiner(graph);
     return joiner.has_work() ? joiner.run() : graph;
 }

@@ -148,6 +148,10 @@ Graph align_rows(Graph graph, const PipelineOptions& options = {});
 // a GPU. Why: gradients of weights and biases read one large value.
 Graph join_sums(Graph graph, const PipelineOptions& options = {});
 
+// May a library add up what its convolutions give (join_stats, join_gradient_sums)? It computes
+// products on this device, and runs need not have equal bits.
+bool libraries_add_up(const Graph& graph, const PipelineOptions& options);
+
 // Mean and variance of a convolution's result of halves come from sums that the library adds up
 // beside it, on a GPU. Why: the statistics of a batch norm do not read the result again.
 Graph join_stats(Graph graph, const PipelineOptions& options = {});
