@@ -7,6 +7,7 @@
 #include "backends/nvrtc/compiler.h"
 #include "codegen/compiler.h"
 #include "jit/plan/op_program.h"
+#include "jit/plan/ops/control_flow.h"
 #include "memory/caching_allocator.h"
 #include "runtime/core/op.h"
 #ifdef MEGJIT_MLIR_PLUGIN
@@ -22,6 +23,7 @@ namespace megjit::fuzz {
 
 inline void start_backends() {
     runtime::register_all_ops();
+    jit::register_control_flow_ops();
     runtime::register_device(std::make_unique<cpu::CpuDevice>(
         std::make_unique<memory::CachingAllocator>(), &jit::op_program));
     cuda::discover_gpus(

@@ -27,6 +27,7 @@ namespace megjit::fuzz { namespace {
 
 constexpr time_t kMostSeconds =
     60;  // of the processor, for one program: a busy machine is no fault
+constexpr int kMostTries = 300;  // to make a failure small: each is a child of its own
 
 // Written by the child, read by the parent.
 struct Shared {
@@ -98,8 +99,10 @@ void report(uint64_t seed, const std::string& fault, const Options& options) {
     fails_in_child([&] {
         const Temper temper = temper_of(seed);
         const Subject whole = random_subject(seed, temper);
+        int tries = 0;
         const auto fails = [&](const Subject& subject) {
-            return fails_in_child([&] { return !fault_of_one(subject, temper, options).empty(); });
+            return ++tries <= kMostTries &&
+                   fails_in_child([&] { return !fault_of_one(subject, temper, options).empty(); });
         };
         limit_seconds(20 * kMostSeconds);
         if (!fails(whole)) {
