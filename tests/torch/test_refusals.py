@@ -89,13 +89,14 @@ def test_the_figure_that_is_named_is_kept(name, dynamic):
             return
         limit = named_by(refused)
         assert limit > 10000
-        for below in (True, False):
+        # a program without kernels may take a thousandth less than what is named
+        for tried in (limit - limit // 1000 - 1, limit):
             torch._dynamo.reset()
-            run = torch.compile(net, backend=backend, dynamic=dynamic, options={"memory_limit": limit - below})
+            run = torch.compile(net, backend=backend, dynamic=dynamic, options={"memory_limit": tried})
             for _ in range(2):
                 loss = call(net, x, run)
-                assert isinstance(loss, MemoryError) == below
-                if not below:
+                assert isinstance(loss, MemoryError) == (tried < limit)
+                if tried == limit:
                     loss.sum().backward()
 
 
