@@ -1,19 +1,77 @@
 #!/bin/sh
-# test_arm.sh: builds for AArch64 on x86-64, and runs under qemu the C++ tests of runtime, memory,
-# codegen, jit, of the kernels and of the kernel compiler.
+# test_arm.sh [PART...]: builds for AArch64 on x86-64, and runs under qemu what PART names; all of it by
+# default, in this order:
+#   suites     the C++ tests of runtime, memory, codegen, jit, of the kernels and of the kernel compiler
+#   wheel      what pip installs, built here and installed by the emulated Debian's Python
+#   python     one in ten of the Python tests, and the first of each file
+#   documents  the documents' programs, where they lie beside the clone
+#   demo       what `make demo` trains
+#   static     a function that `package --static` writes, compiled for Arm here
+#   fuzz       500 random graphs
 set -eu
 cd "$(dirname "$0")/.."
 start=$(date +%s)
+arm=$PWD/build/arm
+python=$PWD/tools/arm_python.sh
+suites="runtime_tests memory_tests codegen_tests jit_tests backends_tests mlir_tests"
 
 tools/setup.sh test g++-aarch64-linux-gnu qemu-user
 tools/arm_root.sh
-arm=$PWD/build/arm
+export JOBS="${JOBS:-$(nproc)}" CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}"
+
+suites() {
+    # shellcheck disable=SC2086
+    tools/with_progress.sh arm-suites cmake --build "$arm/build" -j "$JOBS" --target $suites megjit_mlir
+    ctest --test-dir "$arm/build" --output-on-failure -R "^($(echo "$suites" | tr ' ' '|'))\$"
+}
+
+# Packages of Python for Arm, which pip of this machine unpacks.
+packages() {
+    .venv/bin/python -m pip install -q --disable-pip-version-check --only-binary=:all: --python-version 3.11 --target "$arm/site" --upgrade \
+        --platform manylinux_2_34_aarch64 --platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux_2_17_aarch64 "$@"
+}
+
+wheel() {
+    rm -rf "$arm/wheel"
+    _PYTHON_HOST_PLATFORM=linux-aarch64 SETUPTOOLS_EXT_SUFFIX=.cpython-311-aarch64-linux-gnu.so \
+        tools/with_progress.sh arm-wheel .venv/bin/python -m pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps \
+        --config-settings=build-dir="$arm/build" --config-settings=cmake.args="-DCMAKE_TOOLCHAIN_FILE=$PWD/tools/arm.cmake" \
+        --config-settings=cmake.define.MEGJIT_WITH_HALIDE=OFF --config-settings=cmake.define.MEGJIT_TESTS=OFF -w "$arm/wheel" .
+    packages numpy ml_dtypes tqdm pip pytest pytest-xdist hypothesis scikit-learn scipy mpmath safetensors onnx tensorboardX
+    rm -rf "$arm/site/megengine"
+    "$python" -m pip install -q --disable-pip-version-check --no-deps --target "$arm/site" --upgrade "$arm"/wheel/*.whl
+    "$python" -m megengine info
+}
+
+python() { (cd tests/python && "$python" -m pytest -n "$JOBS" --one-in 10 .); }
+
+documents() {
+    programs=../shared/acceptance/seed_programs.py
+    if [ -e "$programs" ]; then "$python" "$programs"; fi
+}
+
+demo() { "$python" examples/train_digits.py; }
+
+static() {
+    rm -rf "$arm/static" && mkdir "$arm/static"
+    cp tests/arm/static.py tests/arm/static.c "$arm/static"
+    (cd "$arm/static" && "$python" static.py && "$python" -m megengine package small.dump --static small --name small &&
+        aarch64-linux-gnu-gcc-12 --sysroot="$arm/root" -Ismall -Wa,-Ismall static.c small/small.c small/k*.o -lm -o static &&
+        qemu-aarch64 -L "$arm/root" ./static)
+}
+
+fuzz() {
+    tools/with_progress.sh arm-fuzz cmake --build "$arm/build" -j "$JOBS" --target graph_fuzz
+    qemu-aarch64 -L "$arm/root" "$arm/build/tests/graph_fuzz" --backend MLIR --programs 500
+}
+
 # Without oneDNN and Halide, which have no wheels there.
 cmake -G Ninja -S . -B "$arm/build" -DCMAKE_TOOLCHAIN_FILE="$PWD/tools/arm.cmake" -DMEGJIT_WITH_HALIDE=OFF \
     -DMEGJIT_TESTS=ON -DPython_EXECUTABLE="$PWD/.venv/bin/python" >build/logs/arm-cmake.log
-suites="runtime_tests memory_tests codegen_tests jit_tests backends_tests mlir_tests"
-# shellcheck disable=SC2086
-tools/with_progress.sh arm cmake --build "$arm/build" -j "${JOBS:-$(nproc)}" --target $suites megjit_mlir
-ctest --test-dir "$arm/build" --output-on-failure -R "^($(echo "$suites" | tr ' ' '|'))\$"
-
+[ $# -gt 0 ] || set -- suites wheel python documents demo static fuzz
+for part; do
+    before=$(date +%s)
+    "$part"
+    echo "test_arm: $part passed, $((($(date +%s) - before) / 60)) minutes"
+done
 echo "test_arm: all passed, $((($(date +%s) - start) / 60)) minutes"

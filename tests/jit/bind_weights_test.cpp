@@ -2,6 +2,7 @@
 #include "jit/plan/pipeline.h"
 #include "jit/run/program.h"
 #include "tests/jit/graphs.h"
+#include "tests/onednn.h"
 
 namespace megjit::jit { namespace {
 
@@ -42,6 +43,7 @@ void expect_near(const TensorRef& got, const TensorRef& want) {
 }
 
 TEST_F(BindWeights, ABlockIsOneConvolutionOfPackedWeights) {
+    NEEDS_ONEDNN();
     const Graph graph = run_pipeline(parse_graph(kBlock), options_for(kAllButX));
     EXPECT_EQ(fault_of(graph), "");
     ASSERT_TRUE(graph.prologue);
@@ -53,6 +55,7 @@ TEST_F(BindWeights, ABlockIsOneConvolutionOfPackedWeights) {
 }
 
 TEST_F(BindWeights, WhatThePrologueComputesStaysNowhereElse) {
+    NEEDS_ONEDNN();
     const Graph graph =
         bind_weights(parse_graph("%0: f32[100, 17] = input 0\n"
                                  "%1: f32[64, 17] = input 1\n"
@@ -69,6 +72,7 @@ TEST_F(BindWeights, WhatThePrologueComputesStaysNowhereElse) {
 
 // A voice detector whose layers are branches packed their weights in each call.
 TEST_F(BindWeights, WeightsThatBranchesReadArePackedOnce) {
+    NEEDS_ONEDNN();
     const Type x{.shape = {2, 32, 14, 14}}, w{.shape = {64, 32, 3, 3}}, y{.shape = {2, 64, 14, 14}};
     const auto branch_of = [&](const char* op) {
         Graph made;
@@ -98,6 +102,7 @@ TEST_F(BindWeights, WeightsThatBranchesReadArePackedOnce) {
 }
 
 TEST_F(BindWeights, TheProgramGivesTheSameNumbers) {
+    NEEDS_ONEDNN();
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
     const TensorRef want = interpret(recorded, inputs)[0];
@@ -132,6 +137,7 @@ TEST_F(BindWeights, ProgramsHaveAConstantOnTheirDeviceOnce) {
 
 // As a dumped model has them.
 TEST_F(BindWeights, ConstantsAreBoundBeforeTheFirstRun) {
+    NEEDS_ONEDNN();
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
     Rewriter rewrite(recorded);
@@ -159,6 +165,7 @@ TEST_F(BindWeights, ConstantsAreBoundBeforeTheFirstRun) {
 }
 
 TEST_F(BindWeights, OtherWeightsArePackedAgain) {
+    NEEDS_ONEDNN();
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
     Program program(run_pipeline(recorded, options_for(kAllButX)), {recorded}, {.check = true});

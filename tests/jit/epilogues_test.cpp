@@ -2,6 +2,7 @@
 #include "jit/plan/pipeline.h"
 #include "jit/run/program.h"
 #include "tests/jit/graphs.h"
+#include "tests/onednn.h"
 
 namespace megjit::jit { namespace {
 
@@ -175,6 +176,7 @@ void expect_less_traffic_and_no_more_memory(const Graph& graph) {
 }
 
 TEST_F(FuseEpilogues, AResidualBlockMovesLessAndHasTheSameBits) {
+    NEEDS_ONEDNN();
     expect_less_traffic_and_no_more_memory(parse_graph(residual_block()));
 }
 TEST_F(FuseEpilogues, AnMlpBlockMovesLessAndHasTheSameBits) {
@@ -201,6 +203,7 @@ constexpr size_t kMatrix = 64 * 64 * sizeof(float);
 //   x, w and y = softmax(x), whose place the sum takes over, or the plan says why the kernel at
 //   hand cannot
 TEST_F(FuseEpilogues, TheResultLiesOnAnAddendThatNobodyElseReads) {
+    NEEDS_ONEDNN();
     const Needs needs = needs_of(
         "%0: f32[64, 64] = input 0\n%1: f32[64, 64] = input 1\n%2: f32[64, 64] = softmax %0 {axis=1}\n"
         "%3: f32[64, 64] = matmul_epilogue %0 %1 %2 {transpose_a=0, transpose_b=0, epilogue=\"add\"}\nreturn %3\n");

@@ -81,8 +81,8 @@ TEST(DeviceMemory, IsBookedByOthersWhileTheDeviceIsWaitedFor) {
     void* const p = a.allocate(5 * kMega);
     EXPECT_EQ(calls, 1);
     EXPECT_EQ(a.stats().in_use, before + 2 * kMega);
-    a.trim();
-    EXPECT_GT(calls, 2);
+    for (int i = 0; i < 4; ++i) a.trim();  // what one lets go of may lie before what it looks at
+    EXPECT_GT(calls, 4);
     a.release(p, 5 * kMega);
     for (void* block : kept) a.release(block, 3 * kMega);
     a.trim();

@@ -5,6 +5,7 @@
 
 #include "runtime/ops/builders.h"
 #include "tests/jit/world.h"
+#include "tests/onednn.h"
 
 namespace megjit::runtime { namespace {
 
@@ -76,6 +77,7 @@ TEST_F(LayoutsTest, ResultsAreTheSameInAnyLayout) {
 }
 
 TEST_F(LayoutsTest, PackedWeightsHaveShapeAndValuesOfDenseOnes) {
+    NEEDS_ONEDNN();
     const TensorRef x = in(last, counted({1, 32, 5, 5})), w = counted({48, 32, 3, 3}),
                     p = packed(x, w, plain_);
     ASSERT_TRUE(is_packed(p->type().layout));
