@@ -1,4 +1,5 @@
 // Convolution and its gradients against plain loops in double, and against each other as adjoints.
+#include "runtime/host/isa.h"
 #include "runtime/host/parallel.h"
 #include "tests/backends/dnn_testing.h"
 
