@@ -6,8 +6,8 @@
 //      layout, on a GPU;
 //   2. no limit of memory is set, as copies take memory between calls, and no other library owns
 //      the weight's memory, as it may write there;
-//   3. something other than a kernel, such as a product, reads the result: a kernel casts what it
-//      reads. Or the cast is read with zeros after its rows, as align_rows wants them: then the
+//   3. a product, or something else that is no part of a kernel, reads the result: a kernel casts
+//      what it reads. Or the cast is read with zeros after its rows, as align_rows wants them: then the
 //      copy has these rows, too, and no call writes them again;
 //   4. the weight's next value is made after all that reads the copy: it is written in its place;
 //   5. the result is large: small casts share a launch (gather_casts).
@@ -126,7 +126,7 @@ private:
     bool is_read_as_it_is(ValueId value) const {
         return std::ranges::any_of(readers_[at(value)], [&](const Node* reader) {
             return is_view(*reader) ? is_read_as_it_is(reader->outputs[0])
-                                    : part_of(*reader) == Part::none;
+                                    : reader->op->contraction || part_of(*reader) == Part::none;
         });
     }
 
