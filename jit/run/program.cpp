@@ -437,7 +437,8 @@ void Program::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
     call_.given = inputs;
     call_.outputs = outputs;
     take_copies();
-    std::vector<TensorRef> written;  // also what is written to copies, which the caller does not get
+    std::vector<TensorRef>
+        written;  // also what is written to copies, which the caller does not get
     if (!call_.kept.empty()) {
         written.assign(outputs.begin(), outputs.end());
         written.resize(layout_.outputs.size());

@@ -7,8 +7,8 @@
 //   2. no limit of memory is set, as copies take memory between calls, and no other library owns
 //      the weight's memory, as it may write there;
 //   3. a product, or something else that is no part of a kernel, reads the result: a kernel casts
-//      what it reads. Or the cast is read with zeros after its rows, as align_rows wants them: then the
-//      copy has these rows, too, and no call writes them again;
+//      what it reads. Or the cast is read with zeros after its rows, as align_rows wants them: then
+//      the copy has these rows, too, and no call writes them again;
 //   4. the weight's next value is made after all that reads the copy: it is written in its place;
 //   5. the result is large: small casts share a launch (gather_casts).
 #include <algorithm>
@@ -73,11 +73,11 @@ private:
         });
         if (input == graph_.nodes().end()) return;
         const Found found = casts_of(input->outputs[0]);
-        if (found.replaced.empty() || !std::ranges::all_of(found.replaced, [&](ValueId value) {
-            return is_read_before(value, maker);
-        }) || std::ranges::none_of(found.replaced, [&](ValueId value) {
-            return is_read_as_it_is(value);
-        }))
+        if (found.replaced.empty() ||
+            !std::ranges::all_of(found.replaced,
+                                 [&](ValueId value) { return is_read_before(value, maker); }) ||
+            std::ranges::none_of(found.replaced,
+                                 [&](ValueId value) { return is_read_as_it_is(value); }))
             return;
         add_copy(found, slot, output, input->outputs[0]);
     }
@@ -136,8 +136,8 @@ private:
                       .of = slot,
                       .successor = output,
                       .maker = maker_of(found, weight)};
-        const std::string name = runtime::cat(
-            graph_.name(weight), " as ", runtime::info(copy.type().dtype).name);
+        const std::string name =
+            runtime::cat(graph_.name(weight), " as ", runtime::info(copy.type().dtype).name);
         const ValueId read = rewrite_.to.add_input(copy.type(), copy.slot, name);
         for (const ValueId value : found.replaced) rewrite_.replace(value, read);
         replaced_.insert(replaced_.end(), found.replaced.begin(), found.replaced.end());
