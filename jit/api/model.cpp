@@ -103,6 +103,7 @@ void compile(const File& file, const ModelOptions& options) {
         const jit::PreparedGraph made =
             jit::prepare(jit::plan_graph(step, passes, lowering).graph, {}, false);
         if (made.graph.prologue) jit::prepare(*made.graph.prologue, {}, false);
+        for (const jit::KeptCopy& copy : made.graph.copies) jit::prepare(*copy.maker, {}, false);
     });
 }
 

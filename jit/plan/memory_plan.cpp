@@ -28,6 +28,8 @@ BufferUse use_of(const Graph& graph, ValueId id, const Step& step) {
     const Node& node = graph.producer(id);
     if (node.kind == NodeKind::constant) return BufferUse::constant;
     if (node.kind == NodeKind::input) {
+        if (std::ranges::find(graph.copies, node.slot, &KeptCopy::slot) != graph.copies.end())
+            return BufferUse::state;
         const Input input = step.input(node.slot);
         return !input.is_from_outside() ? BufferUse::input
                : input.is_state()       ? BufferUse::state

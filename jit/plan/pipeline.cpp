@@ -81,6 +81,8 @@ constexpr Pass kPipeline[] = {
      "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
     {"guard_updates", 0, guard_updates, true, false,
      "after what moves ops: nothing that may fail comes later; before fuse, which makes it a part of the update"},
+    {"keep_copies", 3, keep_copies, true, true,
+     "after guard_updates: what is copied is what a failure leaves; before fuse, which makes the copy a part of the update"},
     {"move_views", 3, plain<move_views>, true, true,
      "after fuse_epilogues, which looks for what follows a product; before fuse"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},

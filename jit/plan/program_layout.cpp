@@ -56,6 +56,7 @@ public:
             if (value.kind == memory::ValueKind::kInput)
                 value.donatable = false;  // the caller gets it back as it is
         }
+        note_copies();
         std::iota(lies_in_.begin(), lies_in_.end(), 0u);
         guards_updates_ = FailureRule(graph.device()).guards_updates();
         for (const Node& node : graph.nodes())
@@ -88,6 +89,7 @@ public:
                 step.writes.push_back(workspace);
             }
         }
+        renew_copies(step);
         if (guards_updates_) leave_inputs_to_updates(step);
         // A value that replaces an input best lies there: others may look at that memory, too.
         std::stable_partition(step.aliases.begin(), step.aliases.end(),
@@ -205,6 +207,32 @@ public:
     memory::Schedule schedule;
 
 private:
+    // A copy's place is that of what is written to it, which takes its first bytes and leaves the
+    // others.
+    void note_copies() {
+        for (const KeptCopy& copy : graph_.copies) {
+            const auto written = static_cast<uint32_t>(at(graph_.outputs[copy.written]));
+            for (const Node& node : graph_.nodes()) {
+                if (node.kind != NodeKind::input || node.slot != copy.slot) continue;
+                const auto read = static_cast<uint32_t>(at(node.outputs[0]));
+                renewed_[written] = read;
+                updates_[read].insert(written);
+                schedule.values[read].donatable = true;
+                schedule.values[written].bytes = schedule.values[read].bytes;
+            }
+        }
+    }
+
+    // A step that writes to a copy comes after all that read it, as one that reads it itself.
+    void renew_copies(memory::StepAccess& step) {
+        for (const uint32_t output : step.writes) {
+            const auto found = renewed_.find(output);
+            if (found == renewed_.end()) continue;
+            step.reads.push_back(found->second);
+            step.aliases.push_back({.output = output, .input = found->second});
+        }
+    }
+
     void keep_until(size_t reader, uint32_t value, size_t since) {
         std::vector<uint32_t>& reads = schedule.steps[reader].reads;
         if (reader != since && std::find(reads.begin(), reads.end(), value) == reads.end())
@@ -224,6 +252,7 @@ private:
 
     const Graph& graph_;
     std::map<uint32_t, std::set<uint32_t>> updates_;  // by input: the values that replace it
+    std::map<uint32_t, uint32_t> renewed_;  // by what is written to a copy: the copy
     bool guards_updates_ = false;
     std::vector<uint32_t> lies_in_;  // by value: the value that it may be a view or slice of
 };

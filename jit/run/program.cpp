@@ -39,6 +39,8 @@ Program::Program(Graph graph, const Step& step, const LoweringOptions& options)
         if (const auto [from, index] = layout_.outputs[k];
             step.outputs[k].replaces >= 0 && from == ProgramLayout::Output::From::result)
             survives_[index] = true;
+    for (const KeptCopy& copy : prepared_.graph.copies)
+        survives_[layout_.outputs[copy.written].index] = true;
     if (const auto& prologue = prepared_.graph.prologue)
         for (const Node& node : prologue->nodes())
             if (node.kind == NodeKind::input)
@@ -157,8 +159,49 @@ void Program::bind_constants() {
     if (graph().prologue && bound_ids_.empty()) bind({});
 }
 
+// ---- copies that outlive a run
+
+void Program::take_copies() {
+    for (const KeptCopy& copy : graph().copies) call_.kept.push_back(kept_copy(copy));
+}
+
+// Takes the copy from its value, for a run that fails may have written over either. Without one, or
+// with one of another type, it is made.
+TensorRef Program::kept_copy(const KeptCopy& copy) const {
+    const TensorRef& value = call_.given[static_cast<size_t>(copy.of)];
+    if (!value || !value->has_data()) return nullptr;  // take_inputs refuses the value
+    if (TensorRef kept = value->take_copy();
+        kept && kept->type() == copy.type() && &kept->device() == &device_)
+        return kept;
+    TensorRef made = interpret(*copy.maker, {&value, 1})[0];
+    runtime::Rematerializer::instance().keep(*made);
+    // It is computed on values that are there: a failure before it does not lose it.
+    made->storage()->set_ready(value->storage()->ready());
+    return made;
+}
+
+// Leaves what was written over the copies with the values that it belongs to.
+void Program::keep_copies() {
+    for (size_t i = 0; i < graph().copies.size(); ++i) {
+        const KeptCopy& copy = graph().copies[i];
+        TensorRef& kept = call_.kept[i];
+        const TensorRef& value = call_.outputs[copy.successor];
+        const size_t result = layout_.outputs[copy.written].index;
+        if (call_.results[result] == kept->storage() && value->storage()->is_owned())
+            value->keep_copy(std::move(kept));
+    }
+}
+
 const TensorRef& Program::input(size_t slot) const {
-    return slot < call_.given.size() ? call_.given[slot] : bound_[slot - call_.given.size()];
+    if (slot < call_.given.size()) return call_.given[slot];
+    slot -= call_.given.size();
+    return slot < bound_.size() ? bound_[slot] : call_.kept[slot - bound_.size()];
+}
+
+// May the program write over the input?
+bool Program::owns(size_t slot) const {
+    const TensorRef& given = input(slot);
+    return given->unique() && given->storage()->unique();
 }
 
 // A child of a fork has a file of its own.
@@ -189,7 +232,7 @@ void Program::move_inputs_outside() {
         }
         std::shared_ptr<Extent> extent = file_->take(given->type().bytes());
         extent->write(storage.data());
-        if (call_.owns(slot)) {
+        if (owns(slot)) {
             storage.leave_to(extent);
             has_left = true;
         }
@@ -220,14 +263,15 @@ void Program::take_inputs() {
         else call_.data.push_back(given ? given->data() : nullptr);
     }
     for (const TensorRef& given : bound_) call_.data.push_back(given->data());
+    for (const TensorRef& kept : call_.kept) call_.data.push_back(kept ? kept->data() : nullptr);
 }
 
 // Where somebody else still reads an input that is to be overwritten, the run works on a copy.
 void Program::take_results() {
     for (size_t i = 0; i < layout_.results.size(); ++i) {
         const ProgramLayout::Result& result = layout_.results[i];
-        if (result.is_donated && call_.owns(result.slot)) {
-            call_.results.push_back(call_.given[result.slot]->storage());
+        if (result.is_donated && owns(result.slot)) {
+            call_.results.push_back(input(result.slot)->storage());
             continue;
         }
         call_.results.push_back(place_of_result(i));
@@ -238,8 +282,8 @@ void Program::take_results() {
     }
     // Temporary values may lie over an input too, if this call gave it away.
     for (uint32_t slot : layout_.overwritten) {
-        if (call_.owns(slot)) continue;
-        call_.copies.push_back(copy_of(call_.given[slot]->type(), call_.data[slot]));
+        if (owns(slot)) continue;
+        call_.copies.push_back(copy_of(input(slot)->type(), call_.data[slot]));
         call_.data[slot] = call_.copies.back()->data();
     }
 }
@@ -358,6 +402,7 @@ void Program::give_outputs() {
                 runtime::make_tensor(call_.given[index]->type(), call_.given[index]->storage());
         else if (!output || output->storage() != call_.results[index])
             output = runtime::make_tensor(graph().type(graph().outputs[i]), call_.results[index]);
+        else output->keep_copy(nullptr);  // the caller's tensor has another value now
     }
 }
 
@@ -365,12 +410,13 @@ void Program::end_call() {
     call_.given = call_.outputs = {};
     call_.data.clear();
     call_.results.clear();
+    call_.kept.clear();
     call_.copies.clear();
     call_.extents.clear();
 }
 
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
-    std::vector<TensorRef> outputs(layout_.outputs.size());
+    std::vector<TensorRef> outputs(layout_.outputs.size() - graph().copies.size());
     run(inputs, outputs);
     return outputs;
 }
@@ -390,6 +436,14 @@ void Program::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
     } const end{*this};
     call_.given = inputs;
     call_.outputs = outputs;
+    take_copies();
+    std::vector<TensorRef>
+        written;  // also what is written to copies, which the caller does not get
+    if (!call_.kept.empty()) {
+        written.assign(outputs.begin(), outputs.end());
+        written.resize(layout_.outputs.size());
+        call_.outputs = written;
+    }
     move_inputs_outside();
     const Arenas::Lease arena = take_arena();
     move_arena(arena.data());
@@ -410,6 +464,10 @@ void Program::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
     for (size_t i = 0; i < call_.results.size(); ++i)
         if (!survives_[i]) call_.results[i]->set_ready(done);
     give_outputs();
+    keep_copies();
+    if (!written.empty())
+        std::move(written.begin(), written.begin() + static_cast<std::ptrdiff_t>(outputs.size()),
+                  outputs.begin());
 }
 
 // ---- profiles

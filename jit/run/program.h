@@ -73,15 +73,10 @@ private:
     // What one run holds; its lists keep their memory for the next.
     struct Call {
         std::span<TensorRef> given, outputs;
-        std::vector<void*> data = {};  // by slot; those that the prologue gave come last
+        std::vector<TensorRef> kept = {};  // by graph().copies: what this run reads
+        std::vector<void*> data = {};  // by slot; then what the prologue gave, then `kept`
         std::vector<runtime::Ref<runtime::Storage>> results = {}, copies = {};
         std::vector<std::shared_ptr<Extent>> extents = {};  // by layout_.slots_outside
-
-        // May the program write over the input?
-        bool owns(size_t slot) const {
-            const TensorRef& input = given[slot];
-            return input->unique() && input->storage()->unique();
-        }
     };
 
     Arenas::Lease take_arena();
@@ -90,7 +85,11 @@ private:
     void start_profile();
     runtime::Stream& beside() const;
     void bind(std::span<const TensorRef> inputs);
+    void take_copies();
+    TensorRef kept_copy(const KeptCopy& copy) const;
+    void keep_copies();
     const TensorRef& input(size_t slot) const;
+    bool owns(size_t slot) const;
     void open_file();
     void move_inputs_outside();
     void take_inputs();

@@ -93,6 +93,7 @@ std::vector<ValueId> Rewriter::map(std::span<const ValueId> old) const {
 Graph Rewriter::finish() {
     to.outputs = map(from.outputs);
     to.prologue = from.prologue;
+    to.copies = from.copies;
     return std::move(to);
 }
 

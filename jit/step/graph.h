@@ -83,6 +83,8 @@ struct Value {
     NodeId producer = {};
 };
 
+struct KeptCopy;
+
 class Graph {
 public:
     ValueId add_input(const Type& type, int slot, std::string name = {});
@@ -121,10 +123,24 @@ public:
     // tensors at hand, not in each call. Null: there are no such inputs.
     std::shared_ptr<const Graph> prologue;
 
+    // Inputs in the slots after those, and outputs after the caller's, that it knows nothing of.
+    std::vector<KeptCopy> copies;
+
 private:
     std::vector<Node> nodes_;
     std::vector<Value> values_;
     runtime::Device* device_ = nullptr;
+};
+
+// A copy in halves of a value that the caller gives and the graph replaces. It is written with the
+// value's successor, in the same place, and read by the next run.
+struct KeptCopy {
+    int slot = -1;  // holds the copy
+    int of = -1;  // the slot of the value
+    size_t successor = 0;  // the output that replaces the value
+    size_t written = 0;  // the output that is the successor's copy, without what stays the same
+    std::shared_ptr<const Graph> maker;  // makes the copy of the value, where there is none yet
+    const Type& type() const { return maker->type(maker->outputs[0]); }
 };
 
 // Copies a graph node by node. A pass subclasses it, or drives it by hand: `map` gives the new id

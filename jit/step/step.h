@@ -27,6 +27,7 @@ struct Input {
         made,  // what an earlier segment of the record made
     } kind = Kind::argument;
     bool is_released = false;  // the caller gives its last reference: a program may write over it
+    bool is_lent = false;  // another library owns its memory, to which a program may write
     bool is_trained = false;  // backward computes its gradient
     RecordId value = {};  // stands for it in the record that the step is taken from
     TensorRef held = {};  // the value that it had when it was recorded, where a file may need it

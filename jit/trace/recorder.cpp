@@ -381,8 +381,12 @@ void Recorder::complete() {
     for (auto& [tensor, where] : outside_reads_)
         if (const auto id = find(tensor)) notes().value_reads.push_back({*id, std::move(where)});
     if (captures_) keep_captured();  // what is held is not given away
-    for (size_t slot = 0; slot < bound_.size(); ++slot)
-        rec.inputs[slot].is_released = bound_[slot] && bound_[slot]->unique();
+    for (size_t slot = 0; slot < bound_.size(); ++slot) {
+        const TensorRef& given = bound_[slot];
+        rec.inputs[slot].is_released = given && given->unique();
+        rec.inputs[slot].is_lent =
+            given && given->has_data() && given->storage()->is_borrowed_to_write();
+    }
     for (const RecordedBackward& backward : rec.backwards)
         for (const RecordId id : backward.wanted)
             if (rec.is_from_outside(id)) rec.input(id).is_trained = true;

@@ -138,7 +138,7 @@ void Session::run_segment(uint32_t index) {
     }
     for (size_t i = 0; i < outputs.size(); ++i)
         if (const TensorRef& tensor = values_[at(compiled.step->outputs[i].value)])
-            tensor->materialize(outputs[i]->storage());
+            tensor->materialize(*outputs[i]);
 }
 
 void Session::compute_now(const std::vector<RecordId>& wanted, bool waits) {
@@ -182,7 +182,7 @@ void Session::compute_now(const std::vector<RecordId>& wanted, bool waits) {
             stream.refuse_lost(tensor->storage()->ready());
         }
     for (RecordId id : wanted)
-        if (computed[at(id)]) values_[at(id)]->materialize(computed[at(id)]->storage());
+        if (computed[at(id)]) values_[at(id)]->materialize(*computed[at(id)]);
 }
 
 void Session::take_back_keys() const {

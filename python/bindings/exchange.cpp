@@ -96,6 +96,7 @@ bool is_on_gpu(nb::handle capsule) {
 template <class... Access>
 nb::object exported(const TensorRef& value) {
     runtime::Rematerializer::instance().keep(*value);
+    value->keep_copy(nullptr);  // some takers write to what is lent for reading
     const Type& type = value->type();
     const bool is_host = value->device().is_host();
     std::vector<size_t> shape(type.shape.begin(), type.shape.end());

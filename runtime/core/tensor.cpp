@@ -144,6 +144,10 @@ void Storage::drop() const {
     delete this;
 }
 
+void Tensor::keep_copy(Ref<Tensor> copy) {
+    if (Tensor* const old = copy_.exchange(copy.give_up())) old->drop();
+}
+
 void* Tensor::operator new(size_t) { return TensorBlocks::take(); }
 void Tensor::operator delete(void* block) { TensorBlocks::give_back(block); }
 

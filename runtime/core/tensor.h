@@ -48,6 +48,7 @@ public:
     }
 
     T* get() const { return p_; }
+    T* give_up() { return std::exchange(p_, nullptr); }  // the reference is the caller's
     T* operator->() const { return p_; }
     T& operator*() const { return *p_; }
     explicit operator bool() const { return p_ != nullptr; }
@@ -129,6 +130,7 @@ public:
     bool is_owned() const {
         return owner_ != Owner::borrowed && owner_ != Owner::borrowed_to_write;
     }
+    bool is_borrowed_to_write() const { return owner_ == Owner::borrowed_to_write; }
     // A ticket of the device's stream: past when the last queued write of the data has run.
     Ticket ready() const { return ready_.load(std::memory_order_acquire); }
     void set_ready(Ticket ticket) { ready_.store(ticket, std::memory_order_release); }
@@ -196,12 +198,21 @@ public:
 
     TraceLink trace;  // only the running trace, or the edited graph, writes it
     bool is_constant = false;  // a Python number or array: a trace treats it as a constant
-    // A placeholder receives its data once, when its program has run.
-    void materialize(Ref<Storage> storage) { storage_ = std::move(storage); }
+    // A placeholder receives its data once, when its program has run, and what is kept beside them.
+    void materialize(Tensor& made) {
+        storage_ = made.storage_;
+        keep_copy(made.take_copy());
+    }
+
+    // A copy of the value in another form, which the program that made both has left for the next
+    // one that reads it so. It belongs to this value alone: another one has none.
+    void keep_copy(Ref<Tensor> copy);
+    Ref<Tensor> take_copy() { return Ref<Tensor>(copy_.exchange(nullptr)); }
 
     void drop() const {
         if (release()) delete this;
     }
+    ~Tensor() { keep_copy(nullptr); }
     static void* operator new(size_t);
     static void operator delete(void* block);
 
@@ -211,6 +222,7 @@ private:
     Device* device_;
     Ref<Storage> storage_;
     uint64_t id_ = 0;
+    std::atomic<Tensor*> copy_ = nullptr;  // owned
 };
 
 using TensorRef = Ref<Tensor>;

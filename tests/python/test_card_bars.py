@@ -75,15 +75,15 @@ def test_every_step_has_a_modelled_time(plan):
 
 
 def test_launches(plan):
-    assert plan.launches <= 314
+    assert plan.launches <= 311
 
 
 def test_bytes_outside_of_products_and_attention(plan):
-    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 16e9
+    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 14.6e9
 
 
 def test_modelled_time(plan):
-    assert plan.seconds <= 18.3e-3
+    assert plan.seconds <= 18.1e-3
 
 
 def test_bytes_of_the_loss(plan):
@@ -94,10 +94,10 @@ def test_bytes_of_the_loss(plan):
 
 
 def test_bytes_of_the_optimizer(plan):
-    """Adam beside its gradients, and the casts of weights."""
+    """Adam beside its gradients and the weights in halves that it writes, and casts that are left."""
     updates = [cost for cost in plan.costs if "true_div" in cost.ops and "reduce_sum" not in cost.ops]
     casts = [cost for cost in plan.costs if set(cost.ops) == {"cast"}]
-    assert sum(cost.bytes for cost in updates + casts) <= 4.2e9
+    assert sum(cost.bytes for cost in updates + casts) <= 3.62e9
 
 
 def test_instructions_of_an_element_of_gelu(plan):

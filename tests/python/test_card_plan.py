@@ -155,12 +155,12 @@ def test_sums_of_columns_have_a_block_for_each_multiprocessor(rows, columns):
     assert cost.blocks >= 132
 
 
-def step_with_updates(rule, width=512):
+def step_with_updates(rule, width=512, **options):
     """A step of three layers of halves. The gradient of each weight is there before that of the layer below."""
     net = M.Sequential(*(M.Linear(width, width, bias=False) for _ in range(3)))
     gm = GradManager().attach(net.parameters())
 
-    @trace(symbolic=True, opt_level=3)
+    @trace(symbolic=True, opt_level=3, **options)
     def step(x):
         with gm:
             with autocast(low_prec_dtype="bfloat16"):
@@ -172,17 +172,26 @@ def step_with_updates(rule, width=512):
 
 
 @pytest.mark.parametrize("make, bytes_of_weight", [
-    (lambda p: SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4), 18),
-    (lambda p: Adam(p, lr=0.1), 26),
+    (lambda p: SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4), 20),
+    (lambda p: Adam(p, lr=0.1), 28),
 ])  # fmt: skip
-def test_an_update_is_one_kernel_with_the_cast_of_its_gradient(make, bytes_of_weight):
+def test_an_update_is_one_kernel_with_the_casts_of_its_gradient_and_of_the_next_weight(make, bytes_of_weight):
     """It reads the gradient of halves, the weight and its states, and writes these in place, wherever in backward the gradient was computed: the plan knows
-    which inputs a call replaces."""
+    which inputs a call replaces. The next step reads the weight in halves, so that nothing else casts it."""
     made = {}
     step = step_with_updates(lambda p: made.setdefault("rule", make(p)))
-    costs = [cost for cost in step.on("sm_90").plan(zeros(1024, 512)).costs if "fma3" in cost.ops]
+    plan = step.on("sm_90").plan(zeros(1024, 512))
+    costs = [cost for cost in plan.costs if "fma3" in cost.ops]
     assert sum(cost.bytes for cost in costs) == pytest.approx(3 * 512 * 512 * bytes_of_weight, rel=1e-3)
-    assert all("cast" in cost.ops for cost in costs)
+    assert all(cost.ops.count("cast") == 2 for cost in costs)
+    assert sum(cost.ops == ("cast",) for cost in plan.costs) == 1  # that of the batch
+
+
+def test_a_step_under_a_limit_casts_its_weights():
+    made = {}
+    step = step_with_updates(lambda p: made.setdefault("rule", SGD(p, lr=0.1)), memory_limit="4GB")
+    costs = step.on("sm_90").plan(zeros(1024, 512)).costs
+    assert {cost.ops.count("cast") for cost in costs if "fma3" in cost.ops} == {1}
 
 
 def test_the_gradients_of_two_norms_that_are_added_read_theirs_once():

@@ -152,6 +152,20 @@ private:
                     graph_.type(input) == graph_.type(*old))
                     replaced_.emplace(graph_.value(input).producer, *old);
         }
+        for (const KeptCopy& copy : graph_.copies) note_copy(copy);
+    }
+
+    // What is written to a copy replaces it, with the value that it is a copy of.
+    void note_copy(const KeptCopy& copy) {
+        const auto input_in = [&](int slot) {
+            const auto input = std::ranges::find_if(graph_.nodes(), [&](const Node& node) {
+                return node.kind == NodeKind::input && node.slot == slot;
+            });
+            return input->outputs[0];
+        };
+        const ValueId read = input_in(copy.slot);
+        replaced_.emplace(graph_.value(graph_.outputs[copy.written]).producer, read);
+        copies_.emplace(input_in(copy.of), read);
     }
 
     int group_of(ValueId id) const { return grouping_.group_of_value(id); }
@@ -335,10 +349,14 @@ private:
             const auto other = replaced_.find(reader);
             return other != replaced_.end() && other->second == found->second;
         };
-        return found != replaced_.end() &&
-               std::ranges::all_of(readers_[at(found->second)], [&](NodeId reader) {
-            return replaces_it(reader) || is_read_by_then(reader, g);
-        });
+        const auto may_be_replaced = [&](ValueId input) {
+            return std::ranges::all_of(readers_[at(input)], [&](NodeId reader) {
+                return replaces_it(reader) || is_read_by_then(reader, g);
+            });
+        };
+        if (found == replaced_.end() || !may_be_replaced(found->second)) return false;
+        const auto copy = copies_.find(found->second);
+        return copy == copies_.end() || may_be_replaced(copy->second);
     }
 
     // Is its last reader, on a GPU, no part of a kernel?
@@ -500,6 +518,7 @@ private:
     std::vector<NodeId> use_before_;  // by value: the last but one
     std::vector<std::vector<NodeId>> readers_;  // by value, twice where a node reads it twice
     std::map<NodeId, ValueId> replaced_;  // by node: the input that its result will replace
+    std::map<ValueId, ValueId> copies_;  // by input: its copy (Graph::copies)
     std::vector<WeightMakers> makers_;  // by node: makers_of_weights
     std::vector<bool> makes_weights_;  // by node: it makes the weights of a product
     int era_ = 0;  // ops that are no part of a group, so far, and reductions that began one

@@ -176,6 +176,10 @@ Graph bind_weights(Graph graph, const PipelineOptions& options);
 // that was queued after one.
 Graph guard_updates(Graph graph, const PipelineOptions& options);
 
+// Casts of weights to halves become inputs that the step renews with the weights, on a GPU. Why:
+// each call would read all weights only for that. Keeps the bits.
+Graph keep_copies(Graph graph, const PipelineOptions& options);
+
 // Moves reshapes out of the way of fuse. Why: a kernel has one shape. Keeps the bits.
 Graph move_views(Graph graph);
 

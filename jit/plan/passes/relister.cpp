@@ -49,6 +49,7 @@ ValueId Relister::add(Node node, ValueId read, const Type& type) {
 Graph Relister::finish() {
     for (ValueId output : from_.outputs) to_.outputs.push_back(latest(output));
     to_.prologue = from_.prologue;
+    to_.copies = from_.copies;
     return std::move(to_);
 }
 
