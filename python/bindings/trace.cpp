@@ -94,12 +94,10 @@ public:
         try {
             found = recording_of(*call, arguments);
             // `results` and what the body returned hold each tensor that it has made and returned.
-            Capture::References of_call;
-            call->rebound.count_references(of_call);
+            Capture::References of_results;
             for (size_t i = 0; i < were_there.size(); ++i)
-                if (!were_there[i]) of_call[nb::handle(results[i]).ptr()] += 2;
-            call->capture()->drop_temporaries(call->session(), of_call);
-            call->rebound.drop_temporaries();
+                if (!were_there[i]) of_results[nb::handle(results[i]).ptr()] += 2;
+            call->drop_temporaries(of_results);
             made = std::make_shared<DirectCall>(call->session(), *call->capture(), arguments,
                                                 results, were_there, guards);
         } catch (...) {

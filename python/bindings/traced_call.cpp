@@ -180,12 +180,15 @@ void Rebound::count_references(Capture::References& counts) const {
     for (const Rebinding& entry : entries_) ++counts[entry.object.ptr()];
 }
 
-void Rebound::drop_temporaries() {
+bool Rebound::drops_temporaries_once() {
     Capture::References ours;
     count_references(ours);
-    std::erase_if(entries_, [&](const Rebinding& entry) {
-        return Py_REFCNT(entry.object.ptr()) <= ours[entry.object.ptr()];
-    });
+    std::unordered_set<PyObject*> gone;
+    for (const auto& [object, count] : ours)
+        if (Py_REFCNT(object) <= count) gone.insert(object);
+    return std::erase_if(entries_, [&](const Rebinding& entry) {
+        return gone.contains(entry.object.ptr());
+    }) > 0;
 }
 
 void Rebound::let_go_of(const Session& session) {
@@ -301,9 +304,18 @@ void TracedCall::abort(bool wants_values) {
     roll_back(!wants_values || session().function().options.only_plan || session().is_refused());
 }
 
+void TracedCall::drop_temporaries(const Capture::References& of_results) {
+    do {  // an object may have held others
+        Capture::References known = of_results;
+        rebound.count_references(known);
+        if (capture_) capture_->drop_temporaries(session(), known);
+    } while (rebound.drops_temporaries_once());
+}
+
 std::vector<Rebound::Lasting> TracedCall::try_out(const std::function<void()>& look) {
     // Held here, no input is overwritten.
     const std::vector<TensorRef> bound = session().bound();
+    drop_temporaries({});  // a call without the body makes none
     std::vector<Rebound::Lasting> changed;
     try {
         {

@@ -44,7 +44,7 @@ public:
     // Objects that were there before the body and hold another value now, each once.
     std::vector<Lasting> changed(const jit::Session& session) const;
     void count_references(Capture::References& counts) const;  // adds those held here
-    void drop_temporaries();  // objects that nobody else holds need no way back
+    bool drops_temporaries_once();  // objects that nobody else holds need no way back
     // Leaves inputs to the session alone before the program runs, so that it may work in place.
     void let_go_of(const jit::Session& session);
     // To be called after a failure: objects without a value get the old one back. `whole`: all do,
@@ -81,6 +81,9 @@ public:
     // The body has returned, or raised: values that it has issued get data, others are undone.
     void finish();
     void abort(bool wants_values = true);
+    // Lets go of objects that the call alone holds, and of those that its results hold by so many
+    // references as are given.
+    void drop_temporaries(const Capture::References& of_results);
     // Computes values that the body has issued and returns what it would have changed. Then all,
     // random generators too, is as before the call, even if this throws. `look` runs before that.
     std::vector<Rebound::Lasting> try_out(const std::function<void()>& look);
