@@ -55,16 +55,19 @@ public:
     }
 
     // Ends a call that is compared with one without the body: nothing stays changed. Returns what
-    // it would have changed (a Tensor, whether its .grad is meant, and the Tensor that
-    // would be there, or None) and the values of `results`.
+    // it would have changed (a Tensor, whether its .grad is meant, and what would be there: no
+    // Tensor, one, or the rows and values of a gradient) and the values of `results`.
     nb::tuple try_out(nb::list arguments, nb::list results) {
-        nb::list rows, values;
+        nb::list changed, values;
         for (const Rebound::Lasting& each : taken(arguments)->try_out([&] {
             for (nb::handle result : results) values.append(wrap(handle_of(result.ptr()).value()));
-        }))
-            rows.append(
-                nb::make_tuple(each.object, each.is_grad, each.now ? wrap(each.now) : nb::none()));
-        return nb::make_tuple(rows, values);
+        })) {
+            nb::list now;
+            for (const TensorRef& part : {each.rows, each.now})
+                if (part) now.append(wrap(part));
+            changed.append(nb::make_tuple(each.object, each.is_grad, now));
+        }
+        return nb::make_tuple(changed, values);
     }
     void abort_trial(nb::list arguments) {
         if (auto call = TracedCall::take(this, arguments)) call->abort_trial();
@@ -312,7 +315,7 @@ void bind_trace(nb::module_& m) {
         .def("abort", &PyTrace::abort, nb::arg("arguments"), nb::arg("wants_values") = true)
         .def("try_out", &PyTrace::try_out, nb::arg("arguments"), nb::arg("results"),
              nb::sig("def try_out(self, arguments: list[Tensor], results: list[Tensor]) -> "
-                     "tuple[list[tuple[Tensor, bool, Tensor | None]], list[Tensor]]"))
+                     "tuple[list[tuple[Tensor, bool, list[Tensor]]], list[Tensor]]"))
         .def("abort_trial", &PyTrace::abort_trial, nb::arg("arguments"))
         .def("updated", &PyTrace::updated, nb::arg("guards"),
              nb::sig("def updated(self, guards: int) -> list[Tensor]"))

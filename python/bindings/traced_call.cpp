@@ -168,10 +168,11 @@ std::vector<Rebound::Lasting> Rebound::changed(const Session& session) const {
     for (const Rebinding* entry : before(session)) {
         const nb::object holder =
             entry->is_grad ? nb::getattr(entry->object, "grad") : entry->object;
-        const TensorRef now =
-            holder.is_none() ? TensorRef{} : value_of(parts_of_grad(holder).back().ptr());
-        if ((now ? now->id() : 0) != entry->id)
-            result.push_back({entry->object, entry->old, entry->id, now, entry->is_grad});
+        const std::vector<nb::object> parts = parts_of_grad(holder);
+        const TensorRef now = parts.empty() ? TensorRef{} : value_of(parts.back().ptr());
+        if ((now ? now->id() : 0) == entry->id) continue;
+        result.push_back({entry->object, entry->old, entry->id, now, entry->is_grad});
+        if (parts.size() == 2) result.back().rows = value_of(parts.front().ptr());
     }
     return result;
 }

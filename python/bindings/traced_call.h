@@ -35,6 +35,7 @@ public:
         TensorRef now = {};
         bool is_grad = false;  // the object's .grad is meant
         std::string where = {};
+        TensorRef rows = {};  // of a gradient that is kept as rows, whose values are `now`
     };
     std::vector<Lasting> lasting(const jit::Session& session, const Capture& capture) const;
     // Tells whether nothing else holds some object that the body has written into, and not made.

@@ -137,6 +137,41 @@ def test_a_gradient_that_the_body_makes_otherwise_is_found():
         function(x)
 
 
+@pytest.mark.parametrize("first", ["rows", "dense"])
+def test_a_gradient_of_rows_that_the_body_makes_otherwise_is_found(first):
+    asked, table, places = Opaque(), mge.Parameter(np.ones((5, 2), "float32")), mge.tensor([1, 3])
+
+    def body(x):
+        table.grad = None
+        sparse = asked() is (first == "rows")
+        with GradManager().attach([table]) as gm:
+            gm.backward((F.embedding(places, table, sparse=sparse) * x).sum())
+        return x + 1
+
+    function, x = skipping(body), mge.tensor([1.0])
+    function(x), function(x)
+    with pytest.raises(jit.tracing.TraceError, match="MEGJIT_CHECK: .*the gradient of the Parameter is "):
+        function(x)
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_an_index_out_of_range_is_the_same_error(level):
+    state = mge.Parameter([0.0])
+
+    def body(x, places):
+        state[...] = state + 1
+        return x[places] * 2
+
+    function, x = skipping(body, opt_level=level), mge.tensor([1.0, 2.0])
+    for last in (1, 5, 0, 7, 1):
+        places = mge.tensor(np.array([0, last], "int32"))
+        if last < 2:
+            np.testing.assert_array_equal(function(x, places).numpy(), x.numpy()[[0, last]] * 2)
+        else:
+            with pytest.raises(IndexError, match=f"index {last} is out of range"):
+                function(x, places).numpy()
+
+
 def test_a_body_that_raises_is_found():
     asked = Opaque()
 
