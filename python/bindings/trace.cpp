@@ -35,6 +35,10 @@ public:
             function.options.capture_as_const ? std::make_unique<Capture>(true) : nullptr);
         return Recorder::running() != nullptr;
     }
+    // Begins a call that a record is there for; else does nothing, and returns false.
+    bool begin_replay(const nb::list& arguments) {
+        return TracedCall::begin(this, function, arguments, nullptr, false);
+    }
 
     void finish(nb::list arguments) {
         const auto call = taken(arguments);
@@ -198,6 +202,7 @@ public:
     }
 
     jit::TraceFunction function;
+    bool walks_alone = false;  // calls with a record need nothing of Python but their bodies
 
 private:
     // Takes a reference, for another thread may drop the call.
@@ -242,7 +247,31 @@ private:
     PyObject* const text_;
 };
 
-// Calls that need neither the body nor its guards end here; all others go on in Python.
+// Runs the body of a call that a record is there for, as Python's trace._run_body does. Returns
+// null without an error where the call needs Python.
+PyObject* walked(PyObject* self, const nb::object& function, PyObject* const* arguments,
+                 size_t count) {
+    static const Name body("_body"), after_failure("_after_failure");
+    if (!std::all_of(arguments, arguments + count, is_tensor)) return nullptr;
+    auto& own = *nb::inst_ptr<PyTrace>(function);
+    nb::list leaves;
+    for (size_t i = 0; i < count; ++i) leaves.append(nb::handle(arguments[i]));
+    PyObject* const result = guard([&]() -> PyObject* {
+        if (!own.begin_replay(leaves)) return nullptr;
+        nb::object made =
+            nb::steal(PyObject_Vectorcall(body.of(self).ptr(), arguments, count, nullptr));
+        if (made.is_valid()) own.finish(leaves);  // `made` is held: its values are computed
+        return made.release().ptr();
+    });
+    if (result || !PyErr_Occurred()) return result;
+    nb::python_error raised;
+    after_failure.of(self)(function, leaves, nb::tuple(leaves), nb::dict(), raised.value());
+    raised.restore();
+    return nullptr;
+}
+
+// Calls that need neither the body nor its guards, or nothing but the body, end here; all others go
+// on in Python.
 PyObject* call_traced(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                       PyObject* names) {
     static const Name enabled("enabled"), planned_by("_planned_by"), function("_function"),
@@ -254,9 +283,14 @@ PyObject* call_traced(PyObject* self, PyObject* const* arguments, Py_ssize_t cou
             const nb::object held = function.of(self);
             auto& own = *nb::inst_ptr<PyTrace>(held);
             nb::object result;
-            if (own.may_do_without_python() && planned_by.of(trace_class).is_none())
-                result = own.result_without_python(arguments, static_cast<size_t>(count), names);
+            const bool may_end_here = own.may_do_without_python() || (own.walks_alone && !names);
+            if (may_end_here && planned_by.of(trace_class).is_none())
+                result =
+                    own.walks_alone
+                        ? nb::steal(walked(self, held, arguments, static_cast<size_t>(count)))
+                        : own.result_without_python(arguments, static_cast<size_t>(count), names);
             if (result) return result.release().ptr();
+            if (PyErr_Occurred()) throw nb::python_error();
         }
         std::array<PyObject*, 16> few{};
         std::vector<PyObject*> many;
@@ -313,6 +347,8 @@ void bind_trace(nb::module_& m) {
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"), nb::arg("wants_values") = true)
+        .def_rw("walks_alone", &PyTrace::walks_alone,
+                "Whether calls with a record need nothing of Python but their bodies.")
         .def("try_out", &PyTrace::try_out, nb::arg("arguments"), nb::arg("results"),
              nb::sig("def try_out(self, arguments: list[Tensor], results: list[Tensor]) -> "
                      "tuple[list[tuple[Tensor, bool, list[Tensor]]], list[Tensor]]"))

@@ -232,15 +232,16 @@ void Rebound::roll_back(const Session& session, bool whole) {
 
 // ---- calls
 
-void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
-                       std::unique_ptr<Capture> capture) {
+bool TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
+                       std::unique_ptr<Capture> capture, bool may_record) {
     auto call = std::make_unique<TracedCall>();
     call->owner_ = owner;
     call->arguments_ = arguments.ptr();
     call->session_ = Session::begin(function, arguments_from(arguments), [] {
         const std::string* const said = runtime::recorded_user_line();
         return said ? *said : user_location();
-    });
+    }, may_record);
+    if (!call->session_) return false;
     call->capture_ = std::move(capture);
     const uint64_t first_inside_id = runtime::make_placeholder({}, runtime::host_device())->id();
     call->session_->set_first_inside_id(first_inside_id);
@@ -248,6 +249,7 @@ void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb
     call->outer_tracer_ = std::exchange(runtime::context().tracer, call->session_.get());
     call->outer_capture_ = std::exchange(Capture::current(), call->capture());
     calls().push_back(std::move(call));
+    return true;
 }
 
 std::unique_ptr<TracedCall> TracedCall::take(const void* owner, const nb::list& arguments) {

@@ -69,9 +69,10 @@ private:
 class TracedCall {
 public:
     // From here until take() the thread's ops go to the call, which `owner` and the list identify.
-    // `capture` notes what a call without the body would need; it may be null.
-    static void begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
-                      std::unique_ptr<Capture> capture);
+    // `capture` notes what a call without the body would need; it may be null. Returns false, and
+    // nothing has begun, for a call that would be recorded and may not.
+    static bool begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
+                      std::unique_ptr<Capture> capture, bool may_record = true);
     // Removes the call from this thread's state; null when another call runs.
     static std::unique_ptr<TracedCall> take(const void* owner, const nb::list& arguments);
     // The call whose body runs in this thread; null where none does, or code is excluded.

@@ -931,6 +931,13 @@ class TraceFunction:
 
     def abort(self, arguments: list[Any], wants_values: bool = True) -> None: ...
 
+    @property
+    def walks_alone(self) -> bool:
+        """Whether calls with a record need nothing of Python but their bodies."""
+
+    @walks_alone.setter
+    def walks_alone(self, arg: bool, /) -> None: ...
+
     def try_out(self, arguments: list[_Tensor], results: list[_Tensor]) -> tuple[list[tuple[Tensor, bool, list[_Tensor]]], list[_Tensor]]: ...
 
     def abort_trial(self, arguments: list[Any]) -> None: ...
