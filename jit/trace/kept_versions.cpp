@@ -33,6 +33,7 @@ std::vector<VersionRef> KeptVersions::like(const CallKey& key) const {
 
 // Takes a version out; what goes with it goes when `left` does.
 void KeptVersions::leave(Order::iterator held, std::vector<VersionRef>& left) {
+    if (is_settled(*held->version)) settled_ = nullptr;
     const auto same = by_hash_.find(held->version->key.hash);
     std::erase(same->second, held);
     if (same->second.empty()) by_hash_.erase(same);
@@ -65,6 +66,7 @@ void KeptVersions::add(VersionRef version, size_t most_bytes, std::vector<Versio
     order.push_front(std::move(held));
     SameHash& same = by_hash_[hash];
     same.insert(same.begin(), order.begin());
+    settled_ = nullptr;
 }
 
 void KeptVersions::note_use(const VersionRef& version, size_t bytes) {
@@ -85,6 +87,7 @@ void KeptVersions::note_use(const VersionRef& version, size_t bytes) {
     Part& now = part_of(*held);
     now.bytes += bytes;
     now.order.splice(now.order.begin(), before.order, held);
+    settled_ = held->came_back ? version.get() : nullptr;
 }
 
 void KeptVersions::forget(const CallKey& key, std::vector<VersionRef>& left) {

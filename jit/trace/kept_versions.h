@@ -31,6 +31,8 @@ public:
     // Adds one after what must go for it, which `left` gets, to be destroyed without a lock.
     void add(VersionRef version, size_t most_bytes, std::vector<VersionRef>& left);
     void note_use(const VersionRef& version, size_t bytes);  // of it, now
+    // Would noting a use of it change nothing but its bytes?
+    bool is_settled(const Version& version) const { return settled_ == &version; }
     void forget(const CallKey& key, std::vector<VersionRef>& left);
     void clear(std::vector<VersionRef>& left);
 
@@ -65,6 +67,7 @@ private:
     std::unordered_map<size_t, SameHash> by_hash_;  // of their keys
     std::unordered_set<size_t> left_;  // hashes of keys whose versions were called once
     uint64_t uses_ = 0, dropped_ = 0, dropped_once_ = 0;
+    const Version* settled_ = nullptr;  // came back, and is the newest
 };
 
 }  // namespace megjit::jit

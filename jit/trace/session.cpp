@@ -22,13 +22,14 @@ using runtime::Tensors;
 
 std::unique_ptr<Session> Session::begin(TraceFunction& function,
                                         std::span<const TensorRef> arguments,
-                                        std::function<std::string()> where) {
+                                        std::function<std::string()> where, bool may_record) {
     CallKey key = key_of(arguments);
     std::shared_ptr<Version> version;
     if (!function.options.record_only) version = function.find(key);  // else no version runs
     if (version)
         return std::make_unique<Replayer>(function, std::move(version), std::move(key), arguments,
                                           std::move(where));
+    if (!may_record) return nullptr;
     return std::make_unique<Recorder>(function, std::move(key), arguments, std::move(where));
 }
 

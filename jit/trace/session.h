@@ -21,11 +21,13 @@ namespace megjit::jit {
 
 class Session : public RefusingTracer {
 public:
-    // Follows the version that fits the positional tensors, or records one. They are the first
-    // outside tensors of the record. `where` gives the user's current line.
+    // Follows the version that fits the positional tensors, or records one; null where it would
+    // record and may not. They are the first outside tensors of the record. `where` gives the
+    // user's current line.
     static std::unique_ptr<Session> begin(TraceFunction& function,
                                           std::span<const TensorRef> arguments,
-                                          std::function<std::string()> where);
+                                          std::function<std::string()> where,
+                                          bool may_record = true);
     // The session that traces this thread just now, or null.
     static Session* running() { return dynamic_cast<Session*>(runtime::context().tracer); }
 

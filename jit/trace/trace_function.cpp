@@ -329,15 +329,21 @@ void TraceFunction::lend_memory(Version& version) const {
 
 void TraceFunction::add(std::shared_ptr<Version> version) {
     std::vector<VersionRef> left;  // goes after the lock
+    const std::shared_ptr<Version> before = latest();
+    const size_t bytes = before ? before->held_bytes() : 0;  // which its last uses did not tell
     const std::lock_guard lock(mutex_);
+    if (before && versions_.is_settled(*before)) versions_.note_use(before, bytes);
     versions_.add(std::move(version), options.version_bytes, left);
     if (!left.empty()) has_left_ = true;
 }
 
 void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
-    std::shared_ptr<Version> old = version;  // goes after the lock
+    std::unique_lock lock(mutex_);
+    if (latest_ == version && versions_.is_settled(*version)) return;
+    lock.unlock();
     const size_t bytes = version->held_bytes();
-    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Version> old = version;  // goes after the lock
+    lock.lock();
     old.swap(latest_);
     versions_.note_use(version, bytes);
 }

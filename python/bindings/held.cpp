@@ -113,8 +113,9 @@ void add_taken(const TracedCall& call, const jit::Recorder& recorder, const nb::
 }  // namespace
 
 Recording recording_of(TracedCall& call, const nb::list& arguments) {
+    if (!call.session().function().options.capture_as_const) return {};  // a cast takes longer
     auto* const recorder = dynamic_cast<jit::Recorder*>(&call.session());
-    if (!recorder || !recorder->function().options.capture_as_const) return {};
+    if (!recorder) return {};
     Capture::References known = call.capture()->references();
     call.rebound.count_references(known);
     call.capture()->count_results(known);

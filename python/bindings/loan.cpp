@@ -40,6 +40,7 @@ void Handle::wait_for_value() const {
 }
 
 Loan::Loan(std::vector<Handle*> handles) : handles_(std::move(handles)) {
+    if (handles_.empty()) return;
     // First all must be there: a thread that held one and waited for another would be waited for.
     const auto first_empty = [this] {
         return std::find_if(handles_.begin(), handles_.end(),
@@ -55,6 +56,7 @@ Loan::Loan(std::vector<Handle*> handles) : handles_(std::move(handles)) {
 int Loan::ended() { return ended_loans; }
 
 Loan::~Loan() {
+    if (handles_.empty()) return;
     for (size_t i = 0; i < handles_.size(); ++i)
         if (values[i]) handles_[i]->value_ = std::move(values[i]);
     --own_loans;

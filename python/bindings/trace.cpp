@@ -35,6 +35,10 @@ public:
             function.options.capture_as_const ? std::make_unique<Capture>(true) : nullptr);
         return Recorder::running() != nullptr;
     }
+    // Begins a call that a record is there for; else does nothing, and returns false.
+    bool begin_replay(const nb::list& arguments) {
+        return TracedCall::begin(this, function, arguments, nullptr, false);
+    }
 
     void finish(nb::list arguments) {
         const auto call = taken(arguments);
@@ -55,16 +59,19 @@ public:
     }
 
     // Ends a call that is compared with one without the body: nothing stays changed. Returns what
-    // it would have changed (a Tensor, whether its .grad is meant, and the Tensor that
-    // would be there, or None) and the values of `results`.
+    // it would have changed (a Tensor, whether its .grad is meant, and what would be there: no
+    // Tensor, one, or the rows and values of a gradient) and the values of `results`.
     nb::tuple try_out(nb::list arguments, nb::list results) {
-        nb::list rows, values;
+        nb::list changed, values;
         for (const Rebound::Lasting& each : taken(arguments)->try_out([&] {
             for (nb::handle result : results) values.append(wrap(handle_of(result.ptr()).value()));
-        }))
-            rows.append(
-                nb::make_tuple(each.object, each.is_grad, each.now ? wrap(each.now) : nb::none()));
-        return nb::make_tuple(rows, values);
+        })) {
+            nb::list now;
+            for (const TensorRef& part : {each.rows, each.now})
+                if (part) now.append(wrap(part));
+            changed.append(nb::make_tuple(each.object, each.is_grad, now));
+        }
+        return nb::make_tuple(changed, values);
     }
     void abort_trial(nb::list arguments) {
         if (auto call = TracedCall::take(this, arguments)) call->abort_trial();
@@ -94,12 +101,10 @@ public:
         try {
             found = recording_of(*call, arguments);
             // `results` and what the body returned hold each tensor that it has made and returned.
-            Capture::References of_call;
-            call->rebound.count_references(of_call);
+            Capture::References of_results;
             for (size_t i = 0; i < were_there.size(); ++i)
-                if (!were_there[i]) of_call[nb::handle(results[i]).ptr()] += 2;
-            call->capture()->drop_temporaries(call->session(), of_call);
-            call->rebound.drop_temporaries();
+                if (!were_there[i]) of_results[nb::handle(results[i]).ptr()] += 2;
+            call->drop_temporaries(of_results);
             made = std::make_shared<DirectCall>(call->session(), *call->capture(), arguments,
                                                 results, were_there, guards);
         } catch (...) {
@@ -197,6 +202,7 @@ public:
     }
 
     jit::TraceFunction function;
+    bool walks_alone = false;  // calls with a record need nothing of Python but their bodies
 
 private:
     // Takes a reference, for another thread may drop the call.
@@ -241,7 +247,31 @@ private:
     PyObject* const text_;
 };
 
-// Calls that need neither the body nor its guards end here; all others go on in Python.
+// Runs the body of a call that a record is there for, as Python's trace._run_body does. Returns
+// null without an error where the call needs Python.
+PyObject* walked(PyObject* self, const nb::object& function, PyObject* const* arguments,
+                 size_t count) {
+    static const Name body("_body"), after_failure("_after_failure");
+    if (!std::all_of(arguments, arguments + count, is_tensor)) return nullptr;
+    auto& own = *nb::inst_ptr<PyTrace>(function);
+    nb::list leaves;
+    for (size_t i = 0; i < count; ++i) leaves.append(nb::handle(arguments[i]));
+    PyObject* const result = guard([&]() -> PyObject* {
+        if (!own.begin_replay(leaves)) return nullptr;
+        nb::object made =
+            nb::steal(PyObject_Vectorcall(body.of(self).ptr(), arguments, count, nullptr));
+        if (made.is_valid()) own.finish(leaves);  // `made` is held: its values are computed
+        return made.release().ptr();
+    });
+    if (result || !PyErr_Occurred()) return result;
+    nb::python_error raised;
+    after_failure.of(self)(function, leaves, nb::tuple(leaves), nb::dict(), raised.value());
+    raised.restore();
+    return nullptr;
+}
+
+// Calls that need neither the body nor its guards, or nothing but the body, end here; all others go
+// on in Python.
 PyObject* call_traced(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                       PyObject* names) {
     static const Name enabled("enabled"), planned_by("_planned_by"), function("_function"),
@@ -253,9 +283,14 @@ PyObject* call_traced(PyObject* self, PyObject* const* arguments, Py_ssize_t cou
             const nb::object held = function.of(self);
             auto& own = *nb::inst_ptr<PyTrace>(held);
             nb::object result;
-            if (own.may_do_without_python() && planned_by.of(trace_class).is_none())
-                result = own.result_without_python(arguments, static_cast<size_t>(count), names);
+            const bool may_end_here = own.may_do_without_python() || (own.walks_alone && !names);
+            if (may_end_here && planned_by.of(trace_class).is_none())
+                result =
+                    own.walks_alone
+                        ? nb::steal(walked(self, held, arguments, static_cast<size_t>(count)))
+                        : own.result_without_python(arguments, static_cast<size_t>(count), names);
             if (result) return result.release().ptr();
+            if (PyErr_Occurred()) throw nb::python_error();
         }
         std::array<PyObject*, 16> few{};
         std::vector<PyObject*> many;
@@ -312,9 +347,11 @@ void bind_trace(nb::module_& m) {
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"), nb::arg("wants_values") = true)
+        .def_rw("walks_alone", &PyTrace::walks_alone,
+                "Whether calls with a record need nothing of Python but their bodies.")
         .def("try_out", &PyTrace::try_out, nb::arg("arguments"), nb::arg("results"),
              nb::sig("def try_out(self, arguments: list[Tensor], results: list[Tensor]) -> "
-                     "tuple[list[tuple[Tensor, bool, Tensor | None]], list[Tensor]]"))
+                     "tuple[list[tuple[Tensor, bool, list[Tensor]]], list[Tensor]]"))
         .def("abort_trial", &PyTrace::abort_trial, nb::arg("arguments"))
         .def("updated", &PyTrace::updated, nb::arg("guards"),
              nb::sig("def updated(self, guards: int) -> list[Tensor]"))

@@ -168,10 +168,11 @@ std::vector<Rebound::Lasting> Rebound::changed(const Session& session) const {
     for (const Rebinding* entry : before(session)) {
         const nb::object holder =
             entry->is_grad ? nb::getattr(entry->object, "grad") : entry->object;
-        const TensorRef now =
-            holder.is_none() ? TensorRef{} : value_of(parts_of_grad(holder).back().ptr());
-        if ((now ? now->id() : 0) != entry->id)
-            result.push_back({entry->object, entry->old, entry->id, now, entry->is_grad});
+        const std::vector<nb::object> parts = parts_of_grad(holder);
+        const TensorRef now = parts.empty() ? TensorRef{} : value_of(parts.back().ptr());
+        if ((now ? now->id() : 0) == entry->id) continue;
+        result.push_back({entry->object, entry->old, entry->id, now, entry->is_grad});
+        if (parts.size() == 2) result.back().rows = value_of(parts.front().ptr());
     }
     return result;
 }
@@ -180,12 +181,15 @@ void Rebound::count_references(Capture::References& counts) const {
     for (const Rebinding& entry : entries_) ++counts[entry.object.ptr()];
 }
 
-void Rebound::drop_temporaries() {
+bool Rebound::drops_temporaries_once() {
     Capture::References ours;
     count_references(ours);
-    std::erase_if(entries_, [&](const Rebinding& entry) {
-        return Py_REFCNT(entry.object.ptr()) <= ours[entry.object.ptr()];
-    });
+    std::unordered_set<PyObject*> gone;
+    for (const auto& [object, count] : ours)
+        if (Py_REFCNT(object) <= count) gone.insert(object);
+    return std::erase_if(entries_, [&](const Rebinding& entry) {
+        return gone.contains(entry.object.ptr());
+    }) > 0;
 }
 
 void Rebound::let_go_of(const Session& session) {
@@ -228,15 +232,16 @@ void Rebound::roll_back(const Session& session, bool whole) {
 
 // ---- calls
 
-void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
-                       std::unique_ptr<Capture> capture) {
+bool TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
+                       std::unique_ptr<Capture> capture, bool may_record) {
     auto call = std::make_unique<TracedCall>();
     call->owner_ = owner;
     call->arguments_ = arguments.ptr();
     call->session_ = Session::begin(function, arguments_from(arguments), [] {
         const std::string* const said = runtime::recorded_user_line();
         return said ? *said : user_location();
-    });
+    }, may_record);
+    if (!call->session_) return false;
     call->capture_ = std::move(capture);
     const uint64_t first_inside_id = runtime::make_placeholder({}, runtime::host_device())->id();
     call->session_->set_first_inside_id(first_inside_id);
@@ -244,6 +249,7 @@ void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb
     call->outer_tracer_ = std::exchange(runtime::context().tracer, call->session_.get());
     call->outer_capture_ = std::exchange(Capture::current(), call->capture());
     calls().push_back(std::move(call));
+    return true;
 }
 
 std::unique_ptr<TracedCall> TracedCall::take(const void* owner, const nb::list& arguments) {
@@ -301,9 +307,18 @@ void TracedCall::abort(bool wants_values) {
     roll_back(!wants_values || session().function().options.only_plan || session().is_refused());
 }
 
+void TracedCall::drop_temporaries(const Capture::References& of_results) {
+    do {  // an object may have held others
+        Capture::References known = of_results;
+        rebound.count_references(known);
+        if (capture_) capture_->drop_temporaries(session(), known);
+    } while (rebound.drops_temporaries_once());
+}
+
 std::vector<Rebound::Lasting> TracedCall::try_out(const std::function<void()>& look) {
     // Held here, no input is overwritten.
     const std::vector<TensorRef> bound = session().bound();
+    drop_temporaries({});  // a call without the body makes none
     std::vector<Rebound::Lasting> changed;
     try {
         {

@@ -35,6 +35,7 @@ public:
         TensorRef now = {};
         bool is_grad = false;  // the object's .grad is meant
         std::string where = {};
+        TensorRef rows = {};  // of a gradient that is kept as rows, whose values are `now`
     };
     std::vector<Lasting> lasting(const jit::Session& session, const Capture& capture) const;
     // Tells whether nothing else holds some object that the body has written into, and not made.
@@ -44,7 +45,7 @@ public:
     // Objects that were there before the body and hold another value now, each once.
     std::vector<Lasting> changed(const jit::Session& session) const;
     void count_references(Capture::References& counts) const;  // adds those held here
-    void drop_temporaries();  // objects that nobody else holds need no way back
+    bool drops_temporaries_once();  // objects that nobody else holds need no way back
     // Leaves inputs to the session alone before the program runs, so that it may work in place.
     void let_go_of(const jit::Session& session);
     // To be called after a failure: objects without a value get the old one back. `whole`: all do,
@@ -68,9 +69,10 @@ private:
 class TracedCall {
 public:
     // From here until take() the thread's ops go to the call, which `owner` and the list identify.
-    // `capture` notes what a call without the body would need; it may be null.
-    static void begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
-                      std::unique_ptr<Capture> capture);
+    // `capture` notes what a call without the body would need; it may be null. Returns false, and
+    // nothing has begun, for a call that would be recorded and may not.
+    static bool begin(const void* owner, jit::TraceFunction& function, const nb::list& arguments,
+                      std::unique_ptr<Capture> capture, bool may_record = true);
     // Removes the call from this thread's state; null when another call runs.
     static std::unique_ptr<TracedCall> take(const void* owner, const nb::list& arguments);
     // The call whose body runs in this thread; null where none does, or code is excluded.
@@ -81,6 +83,9 @@ public:
     // The body has returned, or raised: values that it has issued get data, others are undone.
     void finish();
     void abort(bool wants_values = true);
+    // Lets go of objects that the call alone holds, and of those that its results hold by so many
+    // references as are given.
+    void drop_temporaries(const Capture::References& of_results);
     // Computes values that the body has issued and returns what it would have changed. Then all,
     // random generators too, is as before the call, even if this throws. `look` runs before that.
     std::vector<Rebound::Lasting> try_out(const std::function<void()>& look);

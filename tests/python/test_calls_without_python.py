@@ -120,3 +120,69 @@ def test_a_call_is_a_part_of_what_is_around_it():
     finally:
         trace.enabled = True
     assert double(t(3)).item() == 6 and outer.explain().startswith("1 version\n")
+
+
+@pytest.mark.parametrize("options", [{}, {"symbolic": True, "opt_level": 3}, {"profiling": True}, {"on_mismatch": "record"}], ids=str)
+def test_a_walked_call_with_a_record_enters_no_python_but_the_body(options):
+    ran = []
+    traced = trace(lambda x, y: (ran.append(1), x * y + 1)[1], **options)
+    traced(t(1), t(2))  # records
+    traced(t(1), t(2))  # may compile
+    traced(t(1), t(2))
+    assert entered_by(lambda: traced(t(3), t(4))) == entered_by(lambda: (t(3), t(4)))
+    assert traced(t(3), t(4)).item() == 13 and len(ran) == 5
+    assert traced(Tensor([1.0, 2.0]), t(3)).tolist() == [4, 7]  # another shape
+    assert traced(x=t(3), y=t(5)).item() == 16  # keywords are another recording
+    traced(t(1), t(2))  # may compile
+    assert entered_by(lambda: traced(t(3), t(4))) == entered_by(lambda: (t(3), t(4)))
+
+
+@pytest.mark.parametrize("error", [KeyError("of the body"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
+def test_a_walked_body_that_raises_leaves_the_next_call_alone(error):
+    raises, state = [None], mge.Parameter([0.0])
+
+    def body(x):
+        y = x * 2
+        state[...] = state + y
+        if raises[0]:
+            raise raises[0]
+        return y + 1
+
+    traced = trace(body)
+    for _ in range(3):
+        traced(t(1))
+    assert traced._function.walks_alone
+    raises[0] = error
+    with pytest.raises(type(error)) as found:
+        traced(t(1))
+    assert found.value is error and error.__traceback__.tb_next is not None and state.item() == 8
+    raises[0] = None
+    assert traced(t(3)).item() == 7 and state.item() == 14
+
+
+def test_a_walked_call_that_leaves_its_record_says_why():
+    factor = [2.0]
+    traced = trace(lambda x: x * factor[0])
+    for _ in range(3):
+        traced(t(1))
+    assert traced._function.walks_alone
+    factor[0] = 3.0
+    with pytest.raises(mge.jit.TraceError, match=r"a constant of op mul .*\n  fix: numbers and NumPy arrays are constants of the record"):
+        traced(t(1))
+
+
+def test_calls_that_need_more_than_the_body_are_not_walked_alone():
+    class Names(trace):
+        def flatten_inputs(self, *args, **kwargs):
+            return super().flatten_inputs(*args, **kwargs)
+
+    makers = {
+        "imperative": lambda f: trace(f, imperative=True),
+        "capture_as_const": lambda f: trace(f, capture_as_const=True, symbolic=True),
+        "without_host": lambda f: trace(f, without_host=True),
+        "a subclass": Names,
+    }
+    for name, make in makers.items():
+        traced = make(lambda x: x * 2)
+        assert [traced(t(v)).item() for v in (1, 2, 3, 4)] == [2, 4, 6, 8], name
+        assert not traced._function.walks_alone, name

@@ -122,6 +122,56 @@ def test_a_state_that_the_body_leaves_alone_is_found():
         function(x)
 
 
+def test_a_gradient_that_the_body_makes_otherwise_is_found():
+    asked, weight = Opaque(), mge.Parameter([3.0])
+
+    def body(x):
+        weight.grad = None
+        with GradManager().attach([weight]) as gm:
+            gm.backward((weight * (x if asked() else 2 * x)).sum())
+        return x + 1
+
+    function, x = skipping(body), mge.tensor([1.0])
+    function(x), function(x)
+    with pytest.raises(jit.tracing.TraceError, match=r"the gradient of the Parameter is 1.0 at \[0\], and the body gives 2.0"):
+        function(x)
+
+
+@pytest.mark.parametrize("first", ["rows", "dense"])
+def test_a_gradient_of_rows_that_the_body_makes_otherwise_is_found(first):
+    asked, table, places = Opaque(), mge.Parameter(np.ones((5, 2), "float32")), mge.tensor([1, 3])
+
+    def body(x):
+        table.grad = None
+        sparse = asked() is (first == "rows")
+        with GradManager().attach([table]) as gm:
+            gm.backward((F.embedding(places, table, sparse=sparse) * x).sum())
+        return x + 1
+
+    function, x = skipping(body), mge.tensor([1.0])
+    function(x), function(x)
+    with pytest.raises(jit.tracing.TraceError, match="MEGJIT_CHECK: .*the gradient of the Parameter is "):
+        function(x)
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_an_index_out_of_range_is_the_same_error(level):
+    state = mge.Parameter([0.0])
+
+    def body(x, places):
+        state[...] = state + 1
+        return x[places] * 2
+
+    function, x = skipping(body, opt_level=level), mge.tensor([1.0, 2.0])
+    for last in (1, 5, 0, 7, 1):
+        places = mge.tensor(np.array([0, last], "int32"))
+        if last < 2:
+            np.testing.assert_array_equal(function(x, places).numpy(), x.numpy()[[0, last]] * 2)
+        else:
+            with pytest.raises(IndexError, match=f"index {last} is out of range"):
+                function(x, places).numpy()
+
+
 def test_a_body_that_raises_is_found():
     asked = Opaque()
 
@@ -177,6 +227,61 @@ def test_checked_calls_leave_what_unchecked_ones_leave(monkeypatch, method, leve
     for got, wanted in zip(states("1"), states("0"), strict=True):
         for a, b in zip(got, wanted, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def gradient(value, loss=lambda value: (value * value).sum()):
+    with GradManager().attach([value]) as gm:
+        gm.backward(loss(value))
+    return value.grad
+
+
+def gradient_of_gradient(x):
+    value = mge.tensor(x)
+    outer, inner = GradManager().attach([value]), GradManager().attach([value])
+    with outer:
+        with inner:
+            inner.backward((value**3).sum())
+        slope, value.grad = value.grad, None
+        outer.backward((slope * slope).sum())
+    return value.grad
+
+
+def gradient_with_a_gradient(x):
+    value = mge.tensor(x)
+    return gradient(gradient(value)) + value
+
+
+def written_and_then(x):
+    value = mge.tensor(x)
+    value[...] = value * 2
+    value += 1
+    return gradient(value)
+
+
+# Bodies that give gradients to tensors that they make and let go.
+OF_ITS_OWN_TENSORS = {
+    "a copy": lambda x: gradient(mge.tensor(x)),
+    "a parameter": lambda x: gradient(mge.Parameter(x)),
+    "a result of an op": lambda x: gradient(x * 2),
+    "a result that is detached": lambda x: gradient((x * 2).detach()),
+    "several": lambda x: [gradient(mge.tensor(x)) for _ in range(3)],
+    "one that is written": written_and_then,
+    "of a gradient": gradient_of_gradient,
+    "a gradient": gradient_with_a_gradient,
+    "one that a scan reads": lambda x: gradient(mge.tensor(x), lambda w: F.scan(lambda c, _: (F.tanh(c * w), c), x, None, length=3)[0].sum()),
+    "a module's": lambda x: gradient(M.Linear(3, 3).weight, lambda w: F.matmul(x, w).sum()),
+    "rows of a table": lambda x: F.sum(gradient(mge.Parameter(x), lambda w: F.embedding(mge.tensor([1, 0, 1]), w).sum())),
+}
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("name", OF_ITS_OWN_TENSORS)
+def test_gradients_of_tensors_that_the_body_makes_are_no_effect(name, level, symbolic):
+    function = skipping(OF_ITS_OWN_TENSORS[name], opt_level=level, symbolic=symbolic)
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        function(mge.tensor(rng.normal(size=(3, 3)).astype("float32")))
 
 
 @pytest.mark.parametrize(("interval", "checked"), [("0", 0), ("", 0), ("1", 8), ("3", 3), ("yes", 8)])

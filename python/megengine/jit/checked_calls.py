@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import _core
 from ..core._tree import Branch, flatten
+from ..core.row_gradient import RowGradient
 from ..tensor import Tensor
 from .watched import same
 
@@ -26,6 +27,14 @@ _NOISE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}  # level 3 may sum
 
 def _words_for(tensor: Any) -> str:
     return f"the {type(tensor).__name__} {tensor.name or ''}".rstrip()
+
+
+def _parts_of_grad(tensor: Tensor) -> list[Tensor]:
+    """Returns the gradient, its rows and values if it is kept as rows, or nothing."""
+    grad: Any = tensor.grad
+    if isinstance(grad, RowGradient):
+        return [grad.rows, grad.values]
+    return [] if grad is None else [grad]
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -58,6 +67,7 @@ class Trial:
         self._flat: list[Tensor] = []  # tensors that the body returned
         self._values: list[Tensor] = []
         self._differs = ""
+        self._raised: Exception | None = None
         try:
             self._reference.begin(leaves)
             result_tree = flatten(body(*args, **kwargs), self._flat, {})
@@ -66,14 +76,19 @@ class Trial:
             self._reference.abort_trial(leaves)
             if not isinstance(error, Exception):
                 raise
-            self._refuse(f"the body raises {type(error).__name__}: {str(error).splitlines()[0]}", error)
+            self._raised = error
+            return
         if not _alike(result_tree, guards.result_tree):
             self._differs = "the body returns other containers or other values that are no tensors"
 
     def run_direct(self, leaves: list[Tensor], number: int) -> list[Tensor] | None:
         """Runs `TraceFunction.run_direct`. TraceError if its results, or the tensors that it
-        updates, differ from the body's.
+        updates, differ from the body's, or if the body alone raises.
         """
+        if self._raised is not None:
+            if self._function.run_direct(leaves, number) is None:  # raises the same where an op refuses the values
+                return None
+            self._refuse(f"the body raises {type(self._raised).__name__}: {str(self._raised).partition(chr(10))[0]}", self._raised)
         changed = {id(tensor) for tensor, is_grad, _ in self._changed if not is_grad}
         kept = [(tensor, Tensor(tensor)) for tensor in self._function.updated(number) if id(tensor) not in changed and self._was_there(tensor)]
         flat = self._function.run_direct(leaves, number)
@@ -88,7 +103,8 @@ class Trial:
             if result is not of_body:
                 rows.append((f"result {place}", result, value))
         for tensor, is_grad, wanted in self._changed:
-            rows.append((f"the gradient of {_words_for(tensor)}", tensor.grad, wanted) if is_grad else (_words_for(tensor), tensor, wanted))
+            what, got = (f"the gradient of {_words_for(tensor)}", _parts_of_grad(tensor)) if is_grad else (_words_for(tensor), [tensor])
+            rows += [(what, *parts) for parts in itertools.zip_longest(got, wanted)]
         rows += [(_words_for(tensor), tensor, before) for tensor, before in kept]
         differs = self._differs or next((text for row in rows if (text := self._difference(*row))), "")
         if differs:
@@ -124,7 +140,7 @@ class Trial:
         """Returns the line at which the body leaves the record, and what it does there; empty if it
         does not.
         """
-        if not self._reference.version_count:
+        if self._reference.version is None:  # the body has raised
             return "", ""
         then, now = ("\n".join(function.graphs(optimized=False)).splitlines() for function in (self._function, self._reference))
         for at, (old, new) in enumerate(itertools.zip_longest(then, now, fillvalue="")):

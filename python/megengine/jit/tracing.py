@@ -312,6 +312,8 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
         self._flattens = own.flatten_inputs is trace.flatten_inputs  # no subclass does
         steps_in = own.trace_without_host is not trace.trace_without_host or not self._flattens
         self._needs_no_python = not (steps_in or imperative or self._capture_as_const or self._check_interval)  # where guards hold
+        # A call with a record then needs its body alone, and the extension walks it.
+        self._may_walk_alone = self._flattens and not (imperative or self._without_host or self._capture_as_const)
         self._has_dropped = False  # versions
         self._options = trace_options(
             name=self._name_and_line(),
@@ -447,6 +449,7 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
         else:
             leaves = self.flatten_inputs(*args, **kwargs)
         try:  # restores all of it, as Ctrl-C may come after each line
+            function.walks_alone = False
             records = function.begin(leaves)
             # Any call for dump may become a recording, if it leaves the record.
             body = self._named_body if records or self._capture_as_const else self._body
@@ -466,14 +469,21 @@ class trace(Skipping[_P], Shown[_P], ManualSteps[_P], Dumping[_P], Generic[_P, _
             else:
                 result = body(*args, **kwargs)
                 function.finish(leaves)
+            function.walks_alone = self._may_walk_alone and not records
         except BaseException as error:
-            function.abort(leaves)  # nothing where the call has ended
-            if isinstance(error, TraceError):
-                mismatch.explain(error)
-            elif isinstance(error, MemoryError) and function is self._function:
-                batches.propose(error, args, lambda smaller: self._plan_call(smaller, kwargs))
+            self._after_failure(function, leaves, args, kwargs, error)
             raise
         return result
+
+    def _after_failure(
+        self, function: _core.TraceFunction, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: BaseException
+    ) -> None:
+        """Ends a call that raises ``error``, which gets advice that fits it."""
+        function.abort(leaves)  # nothing where the call has ended
+        if isinstance(error, TraceError):
+            mismatch.explain(error)
+        elif isinstance(error, MemoryError) and function is self._function:
+            batches.propose(error, args, lambda smaller: self._plan_call(smaller, kwargs))
 
     def _compiling(self) -> contextlib.AbstractContextManager[None]:
         """Surrounds a call that may plan and compile: one that records, or the next one. It begins
