@@ -15,7 +15,7 @@ from .._core import default_random_state
 from ..core import ops
 from ..fx.torchlike import FUNCTIONS, OPERATORS
 from ..tensor import Tensor
-from . import _ctc, _double, _linalg, _places, _pointwise, _pools, _reductions
+from . import _bags, _ctc, _double, _linalg, _places, _pointwise, _pools, _reductions
 from ._double import beside_channels, is_double, wide
 from ._forms import Unsupported
 
@@ -225,7 +225,7 @@ def with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 TABLE: dict[str, Callable[..., Any]] = {
-    **_reductions.ROWS, **_places.ROWS, **_pools.ROWS, **_pointwise.ROWS, **_linalg.ROWS, **_ctc.ROWS,
+    **_reductions.ROWS, **_places.ROWS, **_bags.ROWS, **_pools.ROWS, **_pointwise.ROWS, **_linalg.ROWS, **_ctc.ROWS,
     "convolution_backward": convolution_backward,
     "_native_batch_norm_legit_functional": batch_norm, "_native_batch_norm_legit.no_stats": batch_norm_without_statistics, "native_batch_norm_backward": batch_norm_backward, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
     "_scaled_dot_product_flash_attention_for_cpu": attention,
