@@ -312,7 +312,8 @@ bool multiplies_images(const ConvProblem& p) {
 
 template <ConvRole role>
 bool prefers_channels_last(const OpCall& call, std::span<const Type> outputs) {
-    return !multiplies_images(conv_problem(call, outputs, role));
+    // loops of ours compute float64, from row-major operands
+    return outputs[0].dtype != DType::f64 && !multiplies_images(conv_problem(call, outputs, role));
 }
 
 std::vector<OpDef> conv_ops() {
@@ -327,6 +328,7 @@ std::vector<OpDef> conv_ops() {
          .inputs = {x, w},
          .attrs = kWindowAttrs,
          .promotion = Promotion::arithmetic,
+         .takes_64_bits = true,
          .infer = infer_conv,
          .grad = grad_conv,
          .keeps = Keeps::inputs,
@@ -361,6 +363,7 @@ std::vector<OpDef> conv_ops() {
          .inputs = {dy, "w"},
          .attrs = window_attrs_and("input_shape", AttrKind::integers),
          .promotion = Promotion::arithmetic,
+         .takes_64_bits = true,
          .infer = infer_backward_data,
          .grad = grad_backward_data,
          .keeps = Keeps::inputs,
@@ -395,6 +398,7 @@ std::vector<OpDef> conv_ops() {
          .inputs = {x, dy},
          .attrs = window_attrs_and("kernel", AttrKind::integers),
          .promotion = Promotion::arithmetic,
+         .takes_64_bits = true,
          .infer = infer_backward_filter,
          .grad = grad_backward_filter,
          .keeps = Keeps::inputs,

@@ -21,10 +21,6 @@ std::vector<Type> infer_matmul(const OpCall& call) {
     const Type &a = call.inputs[0], &b = call.inputs[1];
     if (a.dtype != b.dtype)
         refuse(call, "both operands have one dtype", "cast one of them", ErrorKind::type);
-    if (a.dtype == DType::f64)
-        user_error({.what = cat(call.op.name, ": does not compute float64, got ", to_string(a)),
-                    .fix = "x.astype(\"float32\") before it"},
-                   ErrorKind::type);
     if (info(a.dtype).category == Category::complex || info(a.dtype).category == Category::boolean)
         refuse(call, cat("the dtype cannot be ", info(a.dtype).name), "cast to float32 or int32",
                ErrorKind::type);
@@ -193,8 +189,8 @@ std::vector<OpDef> matmul_ops() {
         {.name = "matmul",
          .dumped_as = "MatrixMul",
          .doc =
-             "Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; "
-             "products of int8 are int32, other integers wrap in their own dtype.",
+             "Matrix product over the last two axes; leading axes broadcast. float64 accumulates in float64, other floating "
+             "dtypes in float32; products of int8 are int32, other integers wrap in their own dtype.",
          .inputs = {"a", b},
          .attrs = {kTransposeA, kTransposeB},
          .promotion = Promotion::arithmetic,

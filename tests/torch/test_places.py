@@ -39,10 +39,11 @@ def agree(function, *tensors, left=()):
     assert {each for each in seen if "getitem" not in each} == set(left)
 
 
-@pytest.mark.parametrize(("dim", "size", "step"), [(0, 3, 1), (-1, 2, 2), (1, 2, 3), (1, 7, 1), (1, 3, 4)])
+@pytest.mark.parametrize(("dim", "size", "step"), [(0, 3, 1), (-1, 2, 2), (1, 2, 3), (1, 7, 1), (1, 3, 4), (1, 17, 1), (1, 35, 2)])
 def test_windows_along_an_axis(dim, size, step):
-    agree(lambda x: x.unfold(dim, size, step) * 1, floats(5, 7))
-    agree(lambda x: x.unfold(dim, size, step) * 1, whole(9, 5, 7))
+    wide = 7 if size <= 7 else 70
+    agree(lambda x: x.unfold(dim, size, step) * 1, floats(5, wide))
+    agree(lambda x: x.unfold(dim, size, step) * 1, whole(9, 5, wide))
 
 
 @pytest.mark.parametrize("offset", [-5, -1, 0, 2])
@@ -52,7 +53,7 @@ def test_diagonals(offset, axes):
     agree(lambda x: torch.diagonal_scatter(x, x.diagonal(offset, *axes) * 2, offset, *axes), floats(3, 4, 5))
 
 
-STRIDED = [((3, 2, 2), (2, 1, 3), 1), ((2, 3, 4), (12, 2, 1), 1), ((2, 3, 2), (8, 2, 1), 3), ((2, 3), (1, 6), None), ((), (), 7), ((3,), (0,), 5), ((0, 2), (2, 1), 1)]
+STRIDED = [((3, 2, 2), (2, 1, 3), 1), ((2, 3, 4), (12, 2, 1), 1), ((2, 3, 2), (8, 2, 1), 3), ((2, 3), (1, 6), None), ((), (), 7), ((3,), (0,), 5), ((4, 3, 2), (0, 6, 0), 1), ((8, 3, 5), (1, 2, 3), 0), ((0, 2), (2, 1), 1)]
 
 
 @pytest.mark.parametrize(("size", "stride", "offset"), STRIDED)
@@ -109,13 +110,16 @@ def test_places_in_a_sorted_sequence(right):
 
 @pytest.mark.parametrize("with_end", [False, True])
 @pytest.mark.parametrize("padding", [None, 1])
-@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_of_rows(mode, padding, with_end):
     table, indices, starts = floats(10, 3), torch.tensor([0, 1, 2, 1, 4]), torch.tensor([0, 2, 2, 5])
     starts = starts if with_end else starts[:3]
     options = {"mode": mode, "padding_idx": padding, "include_last_offset": with_end}
-    for scaled in (False, True):
+    for scaled in (False,) if mode == "max" else (False, True):
         agree(lambda table, indices, starts: F.embedding_bag(indices, table, starts, scale_grad_by_freq=scaled, **options), table, indices, starts)  # noqa: B023
+    for fixed in (table.detach(), table.detach().round()):
+        agree(lambda table, indices, starts: F.embedding_bag(indices, table, starts, **options), fixed, indices, starts)
+        agree(lambda table, indices, starts: F.embedding_bag(indices, table, starts, **options), fixed.clone().requires_grad_(), indices, starts)
     if mode == "sum":
         agree(lambda table, factors, indices, starts: F.embedding_bag(indices, table, starts, per_sample_weights=factors, **options), table, floats(5), indices, starts)
 

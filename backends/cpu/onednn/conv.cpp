@@ -1,6 +1,7 @@
 // backends/cpu/onednn/conv.cpp -- convolution and its gradients by oneDNN. Ours are, for float32,
 // gradients of weights (kernels/filter_gradient.h, kernels/grouped_filter_gradient.h) and many
-// depthwise and grouped convolutions (kernels/grouped_conv.h).
+// depthwise and grouped convolutions (kernels/grouped_conv.h), and for float64 all
+// (kernels/window_product.h).
 // Row-major activations go through the layout that the primitive prefers; channels_last ones are
 // passed as they are (dnn.h has the measurements). Weights go through the preferred layout, unless
 // they were packed into it.
@@ -22,10 +23,12 @@
 // cores of a Zen 1).
 #include <algorithm>
 
+#include "backends/cpu/convert.h"
 #include "backends/cpu/in_parts.h"
 #include "backends/cpu/kernels/filter_gradient.h"
 #include "backends/cpu/kernels/grouped_conv.h"
 #include "backends/cpu/kernels/grouped_filter_gradient.h"
+#include "backends/cpu/kernels/window_product.h"
 #include "backends/cpu/kernels/winograd.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
@@ -230,9 +233,22 @@ bool computes_as_it_is(const ConvProblem& p, Role role) {
            (p.x.dtype != runtime::DType::f16 || role == Role::forward);
 }
 
+// Prepares a convolution of float64, with activations in row-major order.
+template <Role role>
+Prepared prepare_wide_conv(const OpCall& call, std::span<const Type> outputs) {
+    const ConvProblem p = runtime::conv_problem(call, outputs, role);
+    if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return make_zeros(outputs);
+    Type rows = p.x;
+    rows.layout = Layout::row_major;
+    if (Prepared converted = in_float32_like(rows, call, outputs, prepare_wide_conv<role>))
+        return converted;
+    return prepare_window_products(p, role);
+}
+
 // Prepares for weights in row-major order or packed, and a dtype that this CPU computes in.
 template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
+    if (outputs[0].dtype == runtime::DType::f64) return prepare_wide_conv<role>(call, outputs);
     const ConvProblem p = of_rows(runtime::conv_problem(call, outputs, role));
     check_weights(call, role, p.w);
     if (role == Role::forward && dnn::is_winograd(p.w.layout) && takes_winograd(p))

@@ -1,7 +1,8 @@
 // backends/cpu/onednn/matmul.cpp -- matrix products: oneDNN for floating dtypes and, where it is
-// exact (with VNNI), for int8; kernels/integer_product.h for other integers. Transpositions are
-// strides, broadcast batch axes are extents of 1. A call costs 0.35 us above the flops (1 x 1 x 1,
-// two cores of a Zen 5; 128 x 64 x 256 runs at 410 GFLOP/s).
+// exact (with VNNI), for int8; kernels/integer_product.h for other integers,
+// kernels/matrix_product.h for float64. Transpositions are strides, broadcast batch axes are
+// extents of 1. A call costs 0.35 us above the flops (1 x 1 x 1, two cores of a Zen 5; 128 x 64 x
+// 256 runs at 410 GFLOP/s).
 //
 // A large b that is not transposed goes through the layout that oneDNN prefers, in the workspace;
 // f32, in GFLOP/s:
@@ -24,6 +25,7 @@
 
 #include "backends/cpu/in_parts.h"
 #include "backends/cpu/kernels/integer_product.h"
+#include "backends/cpu/kernels/matrix_product.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
 #include "backends/cpu/onednn/dnn_packed.h"
@@ -125,6 +127,7 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
     const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (y.numel() == 0 || p.k == 0) return make_zeros(outputs);
     const DType dtype = call.inputs[0].dtype;
+    if (dtype == DType::f64) return prepare_matrix_products(p, dtype);
     if (!is_floating(dtype)) {
         if (dtype != DType::i8 || !runtime::has_vnni())
             return prepare_integer_product(p, dtype, y.dtype);
@@ -196,7 +199,7 @@ runtime::Layout packed_matmul_weights(const OpCall& call, std::span<const Type> 
 // time.
 bool has_instructions(const OpCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    return dtype != DType::f32 && computes_natively(dtype);
+    return dtype != DType::f32 && dtype != DType::f64 && computes_natively(dtype);
 }
 
 }  // namespace

@@ -15,13 +15,9 @@ from .._core import default_random_state
 from ..core import ops
 from ..fx.torchlike import FUNCTIONS, OPERATORS
 from ..tensor import Tensor
-from . import _ctc, _linalg, _places, _pointwise, _pools, _reductions
+from . import _bags, _ctc, _double, _linalg, _places, _pointwise, _pools, _reductions
+from ._double import beside_channels, is_double, wide
 from ._forms import Unsupported
-
-
-def _beside_channels(value: Tensor, ndim: int) -> Tensor:
-    return value.reshape(1, -1, *(1,) * (ndim - 2))
-
 
 # -- convolutions
 
@@ -55,11 +51,11 @@ def batch_norm(
     weight, bias = _scale_of(x, weight), F.zeros((x._tuple_shape[1],)) if bias is None else bias
     if not training:
         factor = ops.rsqrt(running_var + eps) * weight
-        y = (x - _beside_channels(running_mean, x.ndim)) * _beside_channels(factor, x.ndim) + _beside_channels(bias, x.ndim)
+        y = (x - beside_channels(running_mean, x.ndim)) * beside_channels(factor, x.ndim) + beside_channels(bias, x.ndim)
         empty = F.zeros((0,))
         return y, empty, empty, running_mean, running_var
     count = math.prod(x._tuple_shape) // x._tuple_shape[1]
-    y, *statistics = ops.batch_norm(x, weight, bias, eps=eps)
+    y, *statistics = (_double.batch_norm if is_double(x) else ops.batch_norm)(x, weight, bias, eps=eps)
     mean, var = (F.flatten(each) for each in statistics)
     new_mean = running_mean * (1 - momentum) + mean * momentum
     return y, mean, ops.rsqrt(var + eps), new_mean, running_var * (1 - momentum) + var * (momentum * count / (count - 1))
@@ -75,20 +71,22 @@ def batch_norm_backward(
     dy: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor, running_var: Tensor, mean: Tensor, deviation: Tensor, training: bool, eps: float, mask: Any
 ) -> tuple[Tensor, ...]:
     scale = _scale_of(x, weight)
+    if training and is_double(x):
+        return _double.batch_norm_grad(dy, x, mean, deviation, scale)
     if training:
         mean, deviation = _wide(mean, deviation)
         return tuple(ops.batch_norm_grad(x, mean, 1 / F.square(deviation), scale, dy, eps=0.0))
     factor = ops.rsqrt(running_var + eps) * scale
-    sums = ops.batch_norm_grad_sums(x, running_mean, running_var, dy, eps=eps)
-    return (dy * _beside_channels(factor, x.ndim)).astype(x.dtype), *sums
+    in_double = is_double(x)
+    sums = _double.batch_norm_sums(dy, x, running_mean, ops.rsqrt(running_var + eps)) if in_double else ops.batch_norm_grad_sums(x, running_mean, running_var, dy, eps=eps)
+    return (dy * beside_channels(factor, x.ndim)).astype(x.dtype), *sums
 
 
 def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
     """Returns (result, mean, reciprocal deviation), the last two with axes of extent 1."""
     axes = list(range(x.ndim - len(shape), x.ndim))
-    wide = x.astype("float32")
-    mean = F.mean(wide, axis=axes, keepdims=True)
-    centred = wide - mean
+    mean = F.mean(wide(x), axis=axes, keepdims=True)
+    centred = wide(x) - mean
     deviation = ops.rsqrt(F.mean(F.square(centred), axis=axes, keepdims=True) + eps)
     y = centred * deviation
     y = y if weight is None else y * weight
@@ -104,8 +102,8 @@ def group_norm(
     centred = parts - mean
     deviation = ops.rsqrt(F.mean(F.square(centred), axis=2, keepdims=True) + eps)
     y = (centred * deviation).reshape(*x._tuple_shape)
-    y = y if weight is None else y * _beside_channels(weight, x.ndim)
-    y = y if bias is None else y + _beside_channels(bias, x.ndim)
+    y = y if weight is None else y * beside_channels(weight, x.ndim)
+    y = y if bias is None else y + beside_channels(bias, x.ndim)
     return y, mean.reshape(n, groups), deviation.reshape(n, groups)
 
 
@@ -119,6 +117,8 @@ def attention(
     bfloat16 ours would be rounded.
     """
     more, options = _attention_options(q, dropout, is_causal, attn_mask, scale)
+    if is_double(q):
+        return _double.attention(q, k, v, more, options["scale"], options["causal"])
     return tuple(ops.attention(*_wide(q, k, v), *more, **options))
 
 
@@ -127,6 +127,8 @@ def attention_backward(
     attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     more, options = _attention_options(q, dropout, is_causal, attn_mask, scale)
+    if is_double(q):
+        return _double.attention_grad(dy, q, k, v, y, lse, more, options["scale"], options["causal"])
     return tuple(ops.attention_grad(*_wide(q, k, v, y, lse, dy), *more, **options))
 
 
@@ -172,7 +174,7 @@ def _attention_options(
         "scale": 1 / math.sqrt(q._tuple_shape[-1]) if scale is None else scale,
         "causal": int(is_causal), "masked": int(mask is not None), "zeros": 1,
     }  # fmt: skip
-    return [] if mask is None else [mask.astype("float32")], options
+    return [] if mask is None else [wide(mask)], options
 
 
 # -- products of groups, as transformers has them where torch has no kernel
@@ -223,7 +225,7 @@ def with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 TABLE: dict[str, Callable[..., Any]] = {
-    **_reductions.ROWS, **_places.ROWS, **_pools.ROWS, **_pointwise.ROWS, **_linalg.ROWS, **_ctc.ROWS,
+    **_reductions.ROWS, **_places.ROWS, **_bags.ROWS, **_pools.ROWS, **_pointwise.ROWS, **_linalg.ROWS, **_ctc.ROWS,
     "convolution_backward": convolution_backward,
     "_native_batch_norm_legit_functional": batch_norm, "_native_batch_norm_legit.no_stats": batch_norm_without_statistics, "native_batch_norm_backward": batch_norm_backward, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
     "_scaled_dot_product_flash_attention_for_cpu": attention,

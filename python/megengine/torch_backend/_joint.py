@@ -74,10 +74,10 @@ def _filled(graph: fx.Graph, like: Any) -> fx.Node:
 
 
 def _keep_statistics_wide(node: fx.Node) -> None:
-    """Lets mean and deviation cross in float32, as in eager mode, for every dtype of the batch, if
-    only its gradient reads them.
-    """
+    """Lets mean and deviation of halves cross in float32, as in eager mode, if only its gradient reads them."""
     results = list(node.meta["val"])
+    if results[0].dtype is torch.float64:
+        return
     for user in node.users:
         if user.args[1] in (1, 2) and all(each.target is aten.native_batch_norm_backward.default for each in user.users):
             results[user.args[1]] = user.meta["val"] = user.meta["val"].float()

@@ -28,10 +28,10 @@ DTYPES = {
     torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
 }  # fmt: skip
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a call gives
-# Operations that do not compute float64 here.
-_NOT_IN_DOUBLE = re.compile(r"(addmm|mm|bmm|baddbmm|convolution|_?softmax|_log_softmax|native_.*norm|_scaled_dot|.*pool|upsample|grid_sampler|lstm|gru)")
+# Operations that do not compute float64 here: they would round it.
+_NOT_IN_DOUBLE = re.compile(r"(.*pool|upsample|grid_sampler)")
 # Kernels of these for GPUs have elements of 32 bits at most.
-_NARROW_ON_GPUS = {"sort", "argsort", "topk", "kthvalue", "median", "cumsum", "cumprod", "index_add", "scatter_add", "scatter_reduce", "index_reduce", "index_put", "mm", "bmm", "addmm", "baddbmm"}
+_NARROW_ON_GPUS = {"sort", "argsort", "topk", "kthvalue", "median", "cumsum", "cumprod", "index_add", "scatter_add", "scatter_reduce", "index_reduce", "index_put", "mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward"}
 _TORCHS = os.path.dirname(torch.__file__) + os.sep  # layers, which are not the user's lines
 
 
@@ -101,12 +101,8 @@ def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
     for node in calls:
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             return dict.fromkeys(calls, "an operation that writes to what it is given")  # nothing may move past it
-    in_double = [node for node in calls if any(tensor.dtype is torch.float64 for tensor in tensors_of(node))]
-    # torch computes the whole graph, as taking turns costs more than it saves
-    if any(_NOT_IN_DOUBLE.match(name_of(node)) for node in in_double):
-        left.update(dict.fromkeys(in_double, "float64 beside products or norms of it"))
     for node in calls:
-        if node not in left and (why := _by_data(node) or _reason(node, left, graph, device)):
+        if why := _by_data(node) or _reason(node, left, graph, device):
             left[node] = why
     return left
 
@@ -164,6 +160,8 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule, devi
         return "a check of numbers"
     if name.startswith(("pow.", "float_power.")) and not node.meta["val"].is_floating_point():
         return "powers of integers, which megjit computes as floats"
+    if _NOT_IN_DOUBLE.match(name) and any(tensor.dtype is torch.float64 for tensor in tensors_of(node)):
+        return "float64, for which megjit has no such kernel"
     if device.type == "cuda" and "grouped_mm" in name:
         return "products of groups, which megjit has on the host alone"
     if device.type == "cuda" and name.partition(".")[0] in _NARROW_ON_GPUS and _is_wide(node):

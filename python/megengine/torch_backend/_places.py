@@ -11,10 +11,9 @@ import numpy as np
 from .. import functional as F
 from ..core import ops
 from ..core.tensor.shapes import cut
-from ..functional._bags import bag_of_each
 from ..fx.torchlike import FUNCTIONS
 from ..tensor import Tensor
-from ._forms import Unsupported, along_axis, refuse_halves
+from ._forms import Unsupported, along_axis
 
 
 def slice_scatter(x: Tensor, part: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
@@ -63,12 +62,13 @@ def put(x: Tensor, index: Tensor, values: Tensor, accumulate: bool = False) -> T
 # -- windows, diagonals, strides
 
 
-_MOST_SLICES = 16  # the most slices that are joined to copy windows, which torch shows by strides
-_MOST_COPIES = 4  # the most copies of an element when places are gathered
+_MOST_SLICES = 16  # the most slices that are joined to copy windows; more are gathered by places
 
 
 def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
-    """Returns windows along an axis; their elements become the last axis."""
+    """Returns a copy of windows along an axis; their elements become the last axis. (torch shows
+    them by strides, but what reads them here would copy these, too.)
+    """
     if not x.ndim:
         return x.reshape(1)[:size]
     dim, shape = dim % x.ndim, x._tuple_shape
@@ -77,7 +77,8 @@ def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
         return F.zeros((*shape[:dim], count, *shape[dim + 1 :], 0), dtype=x.dtype.name)
     width = math.gcd(size, step)  # windows begin and end where blocks of this width do
     if size > _MOST_SLICES * width:
-        raise Unsupported("windows that overlap so much that a copy is far larger than what they show")
+        places = np.arange(count, dtype=np.int32)[:, None] * step + np.arange(size, dtype=np.int32)
+        return FUNCTIONS["movedim"](ops.index_get(x, Tensor(places), axes=(dim,)), dim + 1, x.ndim)
     blocks = cut(x, dim, 0, (count - 1) * step + size)
     blocks = blocks.reshape(*shape[:dim], blocks._tuple_shape[dim] // width, width, *shape[dim + 1 :])
     last = (count - 1) * (step // width) + 1
@@ -136,6 +137,9 @@ def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: in
     _check_inside(x, size, stride, offset)
     if 0 in size:
         return F.zeros(tuple(size), dtype=x.dtype.name)
+    if any(step == 0 and extent > 1 for extent, step in zip(size, stride, strict=True)):
+        once = [extent if step else 1 for extent, step in zip(size, stride, strict=True)]
+        return F.broadcast_to(as_strided(x, once, stride, offset), tuple(size))
     y, length, outer = F.flatten(x), x.size, 0
     for extent, step in zip(size, stride, strict=True):
         first, rest = divmod(offset, step) if step else (0, 0)
@@ -147,8 +151,6 @@ def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: in
         return y[..., offset]
     if outer == len(size) - 2 and stride[-1] == 1 and stride[-2]:
         return unfold(y[..., offset : offset + _span(size[outer:], stride[outer:]) + 1], outer, size[-1], stride[-2])
-    if math.prod(size) > _MOST_COPIES * x.size:
-        raise Unsupported("elements that overlap so much that a copy is far larger than what it shows")
     return ops.index_get(y, _places_by_strides(size[outer:], stride[outer:], offset), axes=(outer,))
 
 
@@ -229,58 +231,6 @@ def embedding_backward(dy: Tensor, indices: Tensor, count: int, padding_idx: int
     return index_put(F.zeros((count, dy._tuple_shape[-1]), dtype=dy.dtype.name), [indices], dy, True)
 
 
-_BAGS = ("sum", "mean", "max")
-
-
-def embedding_bag(
-    weight: Tensor, indices: Tensor, offsets: Tensor, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
-    factors: Tensor | None = None, with_end: bool = False, padding_idx: int = -1,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Returns (result, the bag of each index, the sizes of bags, these again); sums have only the
-    result, as in torch.
-    """
-    refuse_halves(weight)
-    if mode == 2 or sparse:
-        raise Unsupported("maxima of bags, or a sparse gradient")
-    starts = offsets[:-1] if with_end else offsets
-    y = F.embedding_bag(indices, weight, starts, _BAGS[mode], factors, padding_idx if padding_idx >= 0 else None)
-    has_bags = mode == 1 or padding_idx >= 0
-    bags = bag_of_each(indices._tuple_shape[0], starts) if has_bags else F.zeros((0,), dtype="int32")
-    sizes = F.zeros(starts._tuple_shape, dtype="int32")
-    if mode == 1:
-        sizes = ops.index_add(sizes, (indices != padding_idx).astype("int32"), bags, axes=(0,))
-    return y, bags, sizes, sizes
-
-
-def embedding_bag_backward(
-    dy: Tensor, indices: Tensor, offsets: Tensor, bags: Tensor, sizes: Tensor, maxima: Tensor, count: int, by_frequency: bool, mode: int, sparse: bool,
-    factors: Tensor | None, padding_idx: int = -1,
-) -> Tensor:  # fmt: skip
-    refuse_halves(dy)
-    if mode == 2 or sparse:
-        raise Unsupported("maxima of bags, or a sparse gradient")
-    if mode == 1:
-        dy = dy / F.maximum(sizes, F.ones_like(sizes)).astype(dy.dtype).reshape(-1, 1)
-    rows = ops.index_get(dy, bag_of_each(indices._tuple_shape[0], offsets), axes=(0,))
-    rows = rows if factors is None else rows * factors.reshape(-1, 1)
-    if by_frequency:
-        counts = ops.index_add(F.zeros((count,), dtype=dy.dtype.name), F.ones(indices._tuple_shape, dtype=dy.dtype.name), indices, axes=(0,))
-        rows = rows / ops.index_get(counts, indices, axes=(0,)).reshape(-1, 1)
-    if padding_idx >= 0:
-        rows = F.where((indices == padding_idx).reshape(-1, 1), F.zeros_like(rows), rows)
-    return ops.index_add(F.zeros((count, dy._tuple_shape[1]), dtype=dy.dtype.name), rows, indices, axes=(0,))
-
-
-def embedding_bag_factors_backward(
-    dy: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, bags: Tensor, mode: int, padding_idx: int = -1
-) -> Tensor:
-    """The gradients of per_sample_weights."""
-    refuse_halves(dy)
-    rows, found = ops.index_get(dy, bag_of_each(indices._tuple_shape[0], offsets), axes=(0,)), ops.index_get(weight, indices, axes=(0,))
-    y = F.sum(rows * found, axis=1)
-    return F.where(indices == padding_idx, F.zeros_like(y), y) if padding_idx >= 0 else y
-
-
 def _scattered(function: Callable[..., Tensor]) -> Callable[..., Any]:
     return along_axis(lambda x, dim, where, value: function(x, where, value, axis=dim))
 
@@ -296,6 +246,5 @@ ROWS: dict[str, Callable[..., Any]] = {
     "scatter.value": along_axis(lambda x, dim, where, value: ops.scatter(x, where, F.full(where._tuple_shape, value, dtype=x.dtype.name), axis=dim)),
     "scatter.src": _scattered(ops.scatter), "scatter_add": _scattered(ops.scatter_add), **{name: _reduced(name) for name in ("scatter_reduce", "index_reduce")},
     "searchsorted": searchsorted, "bucketize": bucketize,
-    "embedding_dense_backward": embedding_backward, "_embedding_bag": embedding_bag,
-    "_embedding_bag_backward": embedding_bag_backward, "_embedding_bag_per_sample_weights_backward": embedding_bag_factors_backward,
+    "embedding_dense_backward": embedding_backward,
 }  # fmt: skip

@@ -10,6 +10,7 @@ from .. import functional as F
 from ..core import ops
 from ..fx.torchlike import FUNCTIONS
 from ..tensor import Tensor
+from ._double import wide
 from ._forms import Unsupported
 
 
@@ -130,6 +131,6 @@ ROWS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("special_i1", "special_modified_bessel_i1"), _bessel(1, scaled=False)), "special_i1e": _bessel(1, scaled=True),
     "special_ndtri": lambda x: ops.erfcinv(_in_float32(x) * 2) * -math.sqrt(2),
     "round.decimals": round_to_decimals, "fmax": _extreme_but_nan(F.maximum), "fmin": _extreme_but_nan(F.minimum), "hypot": hypot,
-    "angle": _in_floats(angle), "ldexp": lambda x, y: x * 2.0 ** y.astype("float32"),
+    "angle": _in_floats(angle), "ldexp": lambda x, y: x * 2.0 ** wide(y),
     "addmv": _scaled_sum(F.matmul), "addbmm": _scaled_sum(_sum_of_products),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from ..core import ops
 from ..core.tensor.shapes import cut
 from ..fx.torchlike import FUNCTIONS, OPERATORS
 from ..tensor import Tensor
+from ._double import is_double, softmax
 from ._forms import Unsupported, along_axis
 
 
@@ -135,6 +136,15 @@ def _running(wins: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Te
     return running
 
 
+def _softmax(is_log: bool) -> Callable[..., Tensor]:
+    of_floats = OPERATORS["_log_softmax" if is_log else "_softmax"]
+
+    def apply(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+        return softmax(x, dim, is_log) if is_double(x) else of_floats(x, dim, half_to_float)
+
+    return along_axis(apply)
+
+
 # -- distances of rows
 
 
@@ -182,7 +192,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "sum": _over_axes("sum"), "mean": _over_axes("mean"), "squeeze.dims": squeeze,
     "var": lambda *given, **options: var_mean(*given, **options)[0], "var_mean": var_mean,
     **{name: along_axis(FUNCTIONS[name.partition(".")[0]]) for name in ("max.dim", "min.dim", "argmax", "argmin", "topk", "cumsum", "cumprod")},
-    **{name: along_axis(OPERATORS[name]) for name in ("_softmax", "_log_softmax")},
+    "_softmax": _softmax(False), "_log_softmax": _softmax(True),
     "_softmax_backward_data": along_axis(lambda dy, y, dim, dtype: y * (dy - F.sum(dy * y, axis=dim, keepdims=True))),
     "_log_softmax_backward_data": along_axis(lambda dy, y, dim, dtype: dy - F.exp(y) * F.sum(dy, axis=dim, keepdims=True)),
     "sort": sort, "argsort": lambda *given, **options: sort(*given, **options)[1], "kthvalue": kthvalue,

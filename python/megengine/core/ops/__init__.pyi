@@ -385,7 +385,7 @@ def matinv(x: object, /) -> _Tensor:
     """Inverse of each matrix. A singular matrix is an error when the op runs."""
 
 def matmul(a: object, b: object, /, *, transpose_a: int = 0, transpose_b: int = 0) -> _Tensor:
-    """Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; products of int8 are int32, other integers wrap in their own dtype."""
+    """Matrix product over the last two axes; leading axes broadcast. float64 accumulates in float64, other floating dtypes in float32; products of int8 are int32, other integers wrap in their own dtype."""
 
 def matmul_epilogue(a: object, b: object, /, *operands: object, transpose_a: int = 0, transpose_b: int = 0, epilogue: str) -> _Tensor:
     """matmul, then the steps of `epilogue` (bias, add, relu) on its result."""

@@ -276,7 +276,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Multiplies matrices; those of 64 bits as sums of element-wise products."""
+    """Multiplies matrices; those of 64 bits, which GPUs do not have, as sums of element-wise products."""
     if a.dtype.name not in ("int64", "float64"):
         return F.matmul(a, b)
     if b.ndim == 1:
@@ -307,7 +307,7 @@ def einsum(*xs: Tensor, equation: str) -> Tensor:
 
 
 def _sum_of_products(equation: str, xs: Sequence[Tensor]) -> Tensor:
-    """Computes Einsum without matrix products, which do not exist for float64."""
+    """Computes Einsum without matrix products, which GPUs do not have for float64."""
     given, arrow, result = equation.partition("->")
     terms = given.split(",")
     if "..." in equation or any(len(set(term)) < len(term) for term in terms):
