@@ -32,6 +32,12 @@ def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -
 
 
 @wrap
+def branch_by_size(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -> Any:
+    """Runs an If whose condition follows from sizes: a trace records the branch that its sizes take."""
+    return (if_true if number(condition) else if_false)(*outside)
+
+
+@wrap
 def scan(
     body: Body, initial: Sequence[Tensor], xs: Sequence[Tensor], outside: Sequence[Tensor] = (), *,
     scan_input_axes: Sequence[int] | None = None, scan_output_axes: Sequence[int] | None = None, scan_input_directions: Sequence[int] | None = None, scan_output_directions: Sequence[int] | None = None,
