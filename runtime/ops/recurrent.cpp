@@ -6,6 +6,8 @@
 //          c_t = f * c_{t-1} + i * g      h_t = o * tanh(c_t)
 //          rounded: the product reads h_{t-1} of all n at the nearest of 256 numbers between
 //          their extrema, as dynamic quantization does
+//   lstm_of_bytes: as lstm, rounded, with W = int8 times a scale for each column: the product adds
+//          level * W in int32, and is converted once
 //   gru:   q_t = h_{t-1} W' + b has a bias b of its own, as r scales only a part of q_t
 //          r, z = sigmoid of the first two thirds of gates_t + q_t
 //          n = tanh(g + r * u), where g and u are the last thirds of gates_t and q_t
@@ -19,7 +21,7 @@
 // Rules: L1 all operands have one floating dtype    L2 gates are [steps, n, chunks * hidden] and
 //        w_hh is [chunks * hidden, hidden], chunks 1, 3 or 4    L3 there is a step
 //        L4 a state is [n, hidden], a bias [chunks * hidden], values of all steps [steps, n, ...]
-//        L5 the nonlinearity is tanh or relu
+//        L5 the nonlinearity is tanh or relu    L6 lstm_of_bytes: w_hh is int8, the rest float32
 #include "runtime/ops/builders.h"
 #include "runtime/ops/loop.h"
 #include "runtime/ops/window.h"
@@ -42,8 +44,10 @@ struct RecurrentShape {
 // Reads the sizes from operands 0 and 1: gates (or what lies like them) and w_hh.
 RecurrentShape recurrent_shape(const OpCall& call, int64_t chunks) {
     const Type &gates = call.inputs[0], &w = call.inputs[1];
+    const bool of_bytes = w.dtype == DType::i8;
     for (const Type& input : call.inputs)
-        if (!is_floating(gates.dtype) || input.dtype != gates.dtype)
+        if (!is_floating(gates.dtype) ||
+            (input.dtype != gates.dtype && !(of_bytes && &input == &w)))
             refuse(call, "all operands have one floating dtype", "cast them", ErrorKind::type);
     if (gates.rank() != 3 || w.rank() != 2 || w.shape[0] != chunks * w.shape[1] ||
         gates.shape[2] != w.shape[0])
@@ -86,6 +90,14 @@ std::vector<Type> infer_lstm(const OpCall& call) {
     const RecurrentShape s = recurrent_shape(call, kLstmChunks);
     check_recurrent(call, 2, {&s.one, &s.one});
     return {s.all, s.all, s.gates};
+}
+
+std::vector<Type> infer_lstm_of_bytes(const OpCall& call) {
+    if (call.inputs[1].dtype != DType::i8 || call.inputs[0].dtype != DType::f32)
+        refuse(call, "w_hh is int8, the rest float32", "quantize w_hh", ErrorKind::type);
+    const RecurrentShape s = recurrent_shape(call, kLstmChunks);
+    check_recurrent(call, 2, {&s.one, &s.one, &s.bias});
+    return {s.all, s.all};
 }
 
 std::vector<Type> infer_lstm_grad(const OpCall& call) {
@@ -187,8 +199,12 @@ TensorRef within_bytes(const TensorRef& x) {
     return build::op("minimum", {least, build::number(255, x)});
 }
 
+struct Levels {
+    TensorRef level, scale;  // whole numbers, 0 for 0; what 1 stands for
+};
+
 // The nearest of 256 numbers in equal distances, from the least to the largest element, or 0.
-TensorRef rounded_to_8_bits(const TensorRef& x) {
+Levels levels_of(const TensorRef& x) {
     const TensorRef zero = build::number(0, x);
     const auto extremum = [&](const char* reduce, const char* with_zero) {
         return build::op(with_zero,
@@ -201,7 +217,22 @@ TensorRef rounded_to_8_bits(const TensorRef& x) {
                         build::where(build::op("equal", {step, zero}), build::number(1, x), step),
                     origin = rounded_to_even(within_bytes(build::neg(build::div(low, scale)))),
                     level = within_bytes(build::add(rounded_to_even(build::div(x, scale)), origin));
-    return build::mul(build::sub(level, origin), scale);
+    return {build::sub(level, origin), scale};
+}
+
+TensorRef rounded_to_8_bits(const TensorRef& x) {
+    const Levels levels = levels_of(x);
+    return build::mul(levels.level, levels.scale);
+}
+
+// Gives h and c of a step, and the gates behind their functions.
+Tensors lstm_step(const TensorRef& p, const TensorRef& c_before) {
+    Tensors a = chunks_of(p, kLstmChunks);
+    for (size_t chunk = 0; chunk < a.size(); ++chunk)
+        a[chunk] = build::op(chunk == 2 ? "tanh" : "sigmoid", {a[chunk]});
+    const TensorRef c = build::add(build::mul(a[1], c_before), build::mul(a[0], a[2])),
+                    y = build::mul(a[3], build::op("tanh", {c}));
+    return {y, c, joined(a, 1)};
 }
 
 Loop lstm_loop(const OpCall& call, Operands inputs) {
@@ -211,12 +242,22 @@ Loop lstm_loop(const OpCall& call, Operands inputs) {
         .is_reverse = call.flag("reverse"),
         .step = [w = inputs[1], is_rounded = call.flag("rounded")](Operands carries, Operands x) {
         const TensorRef h = is_rounded ? rounded_to_8_bits(carries[0]) : carries[0];
-        Tensors a = chunks_of(build::add(x[0], from_state(h, w)), kLstmChunks);
-        for (size_t chunk = 0; chunk < a.size(); ++chunk)
-            a[chunk] = build::op(chunk == 2 ? "tanh" : "sigmoid", {a[chunk]});
-        const TensorRef c = build::add(build::mul(a[1], carries[1]), build::mul(a[0], a[2])),
-                        y = build::mul(a[3], build::op("tanh", {c}));
-        return Tensors{y, c, y, c, joined(a, 1)};
+        const Tensors made = lstm_step(build::add(x[0], from_state(h, w)), carries[1]);
+        return Tensors{made[0], made[1], made[0], made[1], made[2]};
+    }};
+}
+
+Loop lstm_of_bytes_loop(const OpCall& call, Operands inputs) {
+    return {.carries = {inputs[2], inputs[3]},
+            .slices = {inputs[0]},
+            .is_reverse = call.flag("reverse"),
+            .step = [w = build::cast(inputs[1], DType::i32), scale = inputs[4]](Operands carries,
+                                                                                Operands x) {
+        const Levels h = levels_of(carries[0]);
+        const TensorRef sums = from_state(build::cast(h.level, DType::i32), w),
+                        p = build::mul(build::cast(sums, DType::f32), build::mul(scale, h.scale));
+        const Tensors made = lstm_step(build::add(x[0], p), carries[1]);
+        return Tensors{made[0], made[1], made[0], made[1]};
     }};
 }
 
@@ -381,6 +422,15 @@ std::vector<OpDef> recurrent_ops() {
          .infer = infer_lstm,
          .grad = grad_lstm,
          .loop = lstm_loop,
+         .cost = cost_recurrent},
+        {.name = "lstm_of_bytes",
+         .doc =
+             "lstm with rounded = 1 and w_hh of int8: its product with whole levels of h is a sum in int32, times the "
+             "level's size and the column's scale, [4 * hidden]. h and c of each step.",
+         .inputs = {"gates", "w_hh", "h", "c", "scale"},
+         .attrs = {reverse},
+         .infer = infer_lstm_of_bytes,
+         .loop = lstm_of_bytes_loop,
          .cost = cost_recurrent},
         {.name = "lstm_grad",
          .doc =

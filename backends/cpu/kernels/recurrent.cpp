@@ -32,6 +32,7 @@ const RecurrentCells& recurrent_cells() {
 // 0.3 are arithmetic.
 constexpr int64_t kFewRows = 4;
 constexpr int64_t kFewGrain = 64 << 10;  // this many weights are worth a thread
+constexpr int64_t kByteGrain = 192 << 10;  // of a byte each
 
 // Computes y = x w for [rows, inner] and [inner, columns], with w packed. The rows are divided into
 // parts, one for each thread, which go through all steps without waiting for each other; where that
@@ -291,6 +292,81 @@ void run_rnn_grad(const Layer& l, In in, Out out, void* workspace) {
     });
 }
 
+// The steps of lstm_of_bytes: levels of h as whole numbers, their product, and the gates.
+class ByteLstm final : public runtime::Executable {
+public:
+    explicit ByteLstm(const OpCall& call)
+        : steps_(call.inputs[0].shape[0]),
+          n_(call.inputs[0].shape[1]),
+          hidden_(call.inputs[1].shape[1]),
+          reverse_(call.flag("reverse")) {}
+
+    size_t workspace_bytes() const override { return place_of_product() + 4 * floats(); }
+
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        const auto* const in = reinterpret_cast<const float* const*>(inputs);
+        float *const y = static_cast<float*>(outputs[0]), *const c =
+                                                              static_cast<float*>(outputs[1]);
+        const int64_t size = n_ * hidden_;
+        const float *h = in[2], *c_before = in[3];
+        for (int64_t k = 0; k < steps_; ++k) {
+            const int64_t at = (reverse_ ? steps_ - 1 - k : k) * size;
+            const float* const product = multiply(h, inputs, static_cast<char*>(workspace));
+            recurrent_cells().lstm(
+                {n_, hidden_, in[0] + 4 * at, product, c_before, y + at, c + at, nullptr});
+            h = y + at;
+            c_before = c + at;
+        }
+    }
+
+private:
+    size_t floats() const { return static_cast<size_t>(n_ * hidden_) * sizeof(float); }
+    int64_t stride() const { return (hidden_ + kByteTerms - 1) / kByteTerms * kByteTerms; }
+    size_t place_of_terms() const { return aligned(floats()); }
+    size_t place_of_product() const {
+        return aligned(place_of_terms() + static_cast<size_t>(n_ * stride()) * sizeof(int16_t));
+    }
+
+    const float* multiply(const float* h, void* const* inputs, char* work) const {
+        auto* const levels = reinterpret_cast<float*>(work);
+        auto* const terms = reinterpret_cast<int16_t*>(work + place_of_terms());
+        auto* const product = reinterpret_cast<float*>(work + place_of_product());
+        const float step = recurrent_cells().levels_of(n_ * hidden_, h, levels);
+        std::fill_n(terms, n_ * stride(), int16_t{0});
+        for (int64_t row = 0; row < n_; ++row)
+            for (int64_t j = 0; j < hidden_; ++j)
+                if (const float level = levels[row * hidden_ + j]; level == level)  // not NaN
+                    terms[row * stride() + j] = static_cast<int16_t>(level);
+        const FewByteRows whole{n_,
+                                hidden_,
+                                4 * hidden_,
+                                terms,
+                                static_cast<const int8_t*>(inputs[1]),
+                                static_cast<const float*>(inputs[4]),
+                                step,
+                                product,
+                                0,
+                                0};
+        parallel_for(4 * hidden_, std::max<int64_t>(1, kByteGrain / (n_ * hidden_)), 16,
+                     [&](int64_t lo, int64_t hi) {
+            FewByteRows part = whole;
+            part.first = lo;
+            part.end = hi;
+            recurrent_cells().few_byte_rows(part);
+        });
+        return product;
+    }
+
+    int64_t steps_, n_, hidden_;
+    bool reverse_;
+};
+
+Prepared prepare_lstm_of_bytes(const OpCall& call, std::span<const Type> outputs) {
+    if (call.inputs[0].numel() == 0) return make_zeros(outputs);
+    return std::make_shared<const ByteLstm>(call);
+}
+
 Prepared prepare_recurrent(const OpCall& call, std::span<const Type> outputs) {
     if (Prepared converted = in_float32(call, outputs, prepare_recurrent)) return converted;
     if (call.inputs[0].numel() == 0) return make_zeros(outputs);
@@ -311,6 +387,7 @@ Prepared prepare_recurrent(const OpCall& call, std::span<const Type> outputs) {
 void register_recurrent_kernels() {
     for (const char* op : {"rnn", "rnn_grad", "lstm", "lstm_grad", "gru", "gru_grad"})
         register_kernel(op, prepare_recurrent, [](const OpCall&) { return true; });
+    register_kernel("lstm_of_bytes", prepare_lstm_of_bytes);
 }
 
 }  // namespace megjit::cpu

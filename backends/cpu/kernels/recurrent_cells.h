@@ -17,7 +17,7 @@ struct LstmStep {
     const float *gates, *product;  // [rows, 4 * hidden]
     const float* c_before;  // [rows, hidden], as y and c
     float *y, *c;
-    float* activations;  // [rows, 4 * hidden]
+    float* activations;  // [rows, 4 * hidden], or null
 };
 struct LstmGradStep {
     int64_t rows, hidden;
@@ -68,7 +68,22 @@ struct FewRows {
     int64_t first, end;  // the columns that are wanted
 };
 
+// The same of whole numbers: sums in int32, times the column's scale and `step`.
+struct FewByteRows {
+    int64_t rows, inner, columns;
+    const int16_t* x;  // [rows, inner up to the next multiple of kByteTerms, with zeros]
+    const int8_t* w;  // [columns, inner]
+    const float* scale;  // [columns]
+    float step;
+    float* y;  // [rows, columns]
+    int64_t first, end;  // the columns that are wanted
+};
+constexpr int64_t kByteTerms = 32;
+
 struct RecurrentCells {
+    // levels: whole numbers, 0 for 0; returns what 1 stands for (runtime/ops/recurrent.cpp).
+    float (*levels_of)(int64_t n, const float* x, float* levels);
+    void (*few_byte_rows)(const FewByteRows&);
     // y: x at the nearest of 256 numbers between its extrema (runtime/ops/recurrent.cpp).
     void (*round_to_8_bits)(int64_t n, const float* x, float* y);
     void (*few_rows)(const FewRows&);

@@ -44,7 +44,7 @@ void lstm(const LstmStep& s) {
                 const int64_t at = four + k * hidden + j;
                 p[k] = get(s.gates + at, count) + get(s.product + at, count);
                 p[k] = k == 2 ? math::tanh(p[k]) : sigmoid(p[k]);
-                put(s.activations + at, p[k], count);
+                if (s.activations) put(s.activations + at, p[k], count);
             }
             const F32 c = p[1] * get(s.c_before + state + j, count) + p[0] * p[2];
             put(s.c + state + j, c, count);
@@ -152,15 +152,15 @@ constexpr int lane_of_pair(int size, int i, bool second) {
     return group / groups * kLanes + group % groups * size + i % half + (second ? half : 0);
 }
 
-template <int size, int... i>
-Floats halved(Floats a, Floats b, std::integer_sequence<int, i...>) {
+template <int size, class V, int... i>
+V halved(V a, V b, std::integer_sequence<int, i...>) {
     return __builtin_shufflevector(a, b, lane_of_pair(size, i, false)...) +
            __builtin_shufflevector(a, b, lane_of_pair(size, i, true)...);
 }
 
 // Halves groups of `size` lanes of 2 * size vectors until each of kLanes sums is one lane.
-template <int size>
-void halve(Floats* sums) {
+template <int size, class V>
+void halve(V* sums) {
     if constexpr (size > 1) {
 #pragma GCC unroll 8
         for (int i = 0; i < size / 2; ++i)
@@ -217,7 +217,12 @@ void few_rows(const FewRows& p) {
 
 F32 within_bytes(F32 x) { return min(max(x, splat(0.0f)), splat(255.0f)); }
 
-void round_to_8_bits(int64_t n, const float* x, float* y) {
+struct Levels {
+    F32 scale, origin;
+};
+
+// The 256 numbers in equal distances between the extrema and 0.
+Levels levels_between_extrema(int64_t n, const float* x) {
     F32 least = splat(0.0f), largest = least;  // load_some gives zeros
     each_vector(n, [&](int64_t i, int count) {
         const F32 part = get(x + i, count);
@@ -231,16 +236,85 @@ void round_to_8_bits(int64_t n, const float* x, float* y) {
     }
     const F32 step = (high - low) / 255.0, scale = select(eq(step, splat(0.0f)), splat(1.0f), step),
               origin = round_even(within_bytes(-(low / scale)));
+    return {scale, origin};
+}
+
+F32 level_of(F32 x, const Levels& l) {
+    return within_bytes(round_even(x / l.scale) + l.origin) - l.origin;
+}
+
+void round_to_8_bits(int64_t n, const float* x, float* y) {
+    const Levels l = levels_between_extrema(n, x);
     each_vector(n, [&](int64_t i, int count) {
-        const F32 level = within_bytes(round_even(get(x + i, count) / scale) + origin);
-        put(y + i, (level - origin) * scale, count);
+        put(y + i, level_of(get(x + i, count), l) * l.scale, count);
     });
+}
+
+float levels_of(int64_t n, const float* x, float* levels) {
+    const Levels l = levels_between_extrema(n, x);
+    each_vector(
+        n, [&](int64_t i, int count) { put(levels + i, level_of(get(x + i, count), l), count); });
+    return l.scale.v[0];
+}
+
+// ---- products of few rows of whole numbers
+
+typedef int16_t Shorts __attribute__((vector_size(4 * kLanes)));  // as many bytes as Ints
+typedef int8_t SmallShorts __attribute__((vector_size(2 * kLanes)));
+constexpr int kTerms = 2 * kLanes;
+
+Ints widened(const int8_t* from) {
+    return (Ints) __builtin_convertvector(load<SmallShorts>(from), Shorts);
+}
+
+// Adds the products of x with kAtOnce rows of w, by lane, from term k on.
+void add_byte_products(const int16_t* x, const int8_t* const* rows, int64_t k, Uints* sums) {
+    const Ints factor = load<Ints>(x + k);
+#pragma GCC unroll 8
+    for (int j = 0; j < kAtOnce; ++j) sums[j] += (Uints)pair_products(factor, widened(rows[j] + k));
+}
+
+void byte_products(const int16_t* x, const int8_t* const* rows, int64_t inner, Uints* sums) {
+    Uints lanes[kAtOnce] = {};
+    int64_t k = 0;
+    for (; k + kTerms <= inner; k += kTerms) add_byte_products(x, rows, k, lanes);
+    if (k < inner) {
+        int8_t last[kAtOnce][kTerms] = {};
+        const int8_t* parts[kAtOnce];
+        for (int j = 0; j < kAtOnce; ++j) {
+            std::memcpy(last[j], rows[j] + k, static_cast<size_t>(inner - k));
+            parts[j] = last[j];
+        }
+        add_byte_products(x + k, parts, 0, lanes);
+    }
+    for (int j = 0; j < kAtOnce; ++j) sums[j] = lanes[j];
+}
+
+void few_byte_rows(const FewByteRows& p) {
+    const int8_t* rows[kLanes];
+    Uints sums[kLanes] = {};
+    const int64_t stride = (p.inner + kByteTerms - 1) / kByteTerms * kByteTerms;
+    for (int64_t row = 0; row < p.rows; ++row)
+        for (int64_t column = p.first; column < p.end; column += kLanes) {
+            const int64_t left = p.end - column;
+            const int count = static_cast<int>(left < kLanes ? left : kLanes);
+            for (int j = 0; j < kLanes; ++j)  // behind the last one: the last one again
+                rows[j] = p.w + (column + (j < count ? j : count - 1)) * p.inner;
+            for (int j = 0; j < count; j += kAtOnce)
+                byte_products(p.x + row * stride, rows + j, p.inner, sums + j);
+            halve<kLanes>(sums);
+            put(p.y + row * p.columns + column,
+                to_float(I32{(Ints)sums[0]}) * (get(p.scale + column, count) * splat(p.step)),
+                count);
+        }
 }
 
 }  // namespace
 
 RecurrentCells recurrent_cells() {
-    return {.round_to_8_bits = round_to_8_bits,
+    return {.levels_of = levels_of,
+            .few_byte_rows = few_byte_rows,
+            .round_to_8_bits = round_to_8_bits,
             .few_rows = few_rows,
             .lstm = lstm,
             .lstm_grad = lstm_grad,

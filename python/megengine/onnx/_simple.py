@@ -17,6 +17,7 @@ from .. import fx
 from ..core._registry import enters
 from ._builder import Builder, Operand
 from ._folding import OF_SIZES
+from ._of_bytes import linear_sums, real_sums, rounded_sums
 from ._read import name_of as name_of_op
 from .functions import COUNTERPARTS, quantized, recurrent
 from .functions._table import axis_of, dtype_of
@@ -210,10 +211,16 @@ def _cast_like(a: Application) -> fx.Node | None:
 
 
 @simple("QuantizeLinear")
-def _quantize_linear(a: Application) -> None:
-    """Gives the result the dtype of the zero point."""
+def _quantize_linear(a: Application) -> fx.Node | None:
+    """Gives the result the dtype of the zero point; sums of bytes are rounded where they are made."""
     if len(a.inputs) > 2 and a.inputs[2] is not None and a.inputs[2].narrow:
         a.attrs["output_dtype"] = a.inputs[2].narrow
+    return rounded_sums(a)
+
+
+@simple("QLinearConv", "QLinearMatMul")
+def _sums_of_bytes(a: Application) -> fx.Node | None:
+    return linear_sums(a)
 
 
 @simple("LeakyRelu")
@@ -327,6 +334,8 @@ def _conv(a: Application) -> fx.Node | None:
     """Converts Conv; here weights of groups have a leading axis for these, and biases the axes of
     the result.
     """
+    if (of_bytes := real_sums(a)) is not None:
+        return of_bytes
     w, bias, groups = a.inputs[1], a.input(2), a.attrs.get("group", 1)
     dims = len(w.shape or ()) - 2
     padding = _even_padding(a, dims) if 1 <= dims <= 3 else None
@@ -448,6 +457,8 @@ def _softmax(a: Application) -> fx.Node | None:
 
 @simple("MatMul")
 def _matmul(a: Application) -> fx.Node | None:
+    if (of_bytes := real_sums(a)) is not None:
+        return of_bytes
     shapes = [operand.shape for operand in a.inputs]
     if a.inputs[0].dtype in ("int64", "float64"):
         return None
@@ -470,6 +481,8 @@ def _matmul_of_bytes(a: Application) -> fx.Node | None:
 
 @simple("Gemm")
 def _gemm(a: Application) -> fx.Node | None:
+    if (of_bytes := real_sums(a)) is not None:
+        return of_bytes
     bias, columns = a.input(2), a.inputs[1].shape
     fits = a.inputs[0].dtype != "float64" and a.attrs.get("alpha", 1) == a.attrs.get("beta", 1) == 1 and not a.attrs.get("transA") and a.attrs.get("transB")
     if not fits or columns is None or (bias is not None and bias.shape != columns[:1]):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import functional as F
+from ...core import ops
 from ...fx import wrap
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, dtype_of
@@ -15,6 +17,7 @@ from .elementwise import round_half_even
 from .narrow import INTEGERS, clamped, name_of, rounded
 from .windows import conv
 
+_LAST_WITH_HALVES = 1.5 * 2.0**23  # numbers of float32 near it are whole: a sum with it is rounded, halves to even
 _RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
 
 
@@ -32,6 +35,11 @@ def _spread(part: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
     return F.reshape(part, [-1 if a == axis_of(axis, x.ndim) else 1 for a in range(x.ndim)])
 
 
+def _to_even(x: Tensor) -> Tensor:
+    """Rounds to whole numbers. Beyond 2^20 either way, what no dtype of bytes holds, the result is any such number."""
+    return (F.clip(x, -(2.0**20), 2.0**20) + _LAST_WITH_HALVES) - _LAST_WITH_HALVES
+
+
 @counterpart("QuantizeLinear")
 def quantize_linear(
     x: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
@@ -41,7 +49,7 @@ def quantize_linear(
     narrow = name_of(output_dtype)
     dtype = dtype_of(output_dtype) if output_dtype else zero_point.dtype.name if zero_point is not None else "uint8"
     levels = x.astype("float32") / _spread(scale, x, axis, block_size)
-    levels = levels if dtype == "float32" else round_half_even(levels)
+    levels = levels if dtype == "float32" else _to_even(levels)
     if zero_point is not None:
         levels = levels + _spread(zero_point, x, axis, block_size)
     if narrow:
@@ -117,6 +125,28 @@ def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: T
         return F.matmul(_centred(a, a_zero, -2), _centred(b, b_zero, -1))
     b, of_b = _signed(b, b_zero, -1)
     return times_bytes(a, b, F.sum(b.astype("int32"), axis=-2, keepdims=True), of_b, a_zero)
+
+
+@wrap
+def conv_of_bytes(
+    x: Tensor, w: Tensor, scale: Tensor, shift: Tensor, *, dtype: str, x_zero: int = 0, pads: Sequence[int], stride: Sequence[int],
+    dilation: Sequence[int], groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Convolves bytes: sums times ``scale`` plus ``shift``, of each channel. dtype: that of the result."""
+    dims = len(stride)
+    before, after = tuple(pads[:dims]), tuple(pads[dims:])
+    if before != after or (x_zero and any(pads)):
+        x = ops.pad(x, before=(0, 0, *before), after=(0, 0, *after), mode="constant", value=x_zero)
+        before = (0,) * dims
+    return ops.quantized_conv(x, w, scale, shift, stride=tuple(stride), padding=before, dilation=tuple(dilation), groups=groups, dtype=dtype)
+
+
+@wrap
+def product_of_bytes(x: Tensor, w: Tensor, scale: Tensor, shift: Tensor, *, dtype: str) -> Tensor:
+    """Multiplies rows of bytes by those of w: sums times ``scale`` plus ``shift``, of each row of w. dtype: that of the result."""
+    rows = F.expand_dims(x if x.ndim == 2 else F.flatten(x, 0, -2), -1)
+    y = F.squeeze(ops.quantized_conv(rows, F.expand_dims(w, -1), scale, shift, dtype=dtype), -1)
+    return y if x.ndim == 2 else F.reshape(y, (-1, *x._tuple_shape[1:-1], w._tuple_shape[0]))
 
 
 @counterpart("QLinearMatMul")
