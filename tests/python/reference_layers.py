@@ -113,6 +113,10 @@ def lstm(gates, w_hh, h, c, reverse=False, rounded=False):
     return y, cs, activations
 
 
+def lstm_of_bytes(gates, w_hh, h, c, scale, reverse=False):
+    return lstm(gates, w_hh * scale[:, None], h, c, reverse, rounded=True)[:2]
+
+
 def lstm_grad(activations, w_hh, c_first, c, dy, dc, reverse=False):
     """The gradients of the gates and of the first c."""
     dgates, dh, carried = np.zeros_like(activations), 0, 0

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/integer_conv.h"
+#include "backends/cpu/kernels/recurrent_cells.h"
 #include "runtime/host/error.h"
 
 namespace megjit::cpu {
@@ -68,7 +69,62 @@ private:
     mutable std::atomic<std::shared_ptr<const Weights>> last_;
 };
 
+template <class T>
+class FewByteRowsExecutable final : public runtime::Executable {
+public:
+    explicit FewByteRowsExecutable(const runtime::ConvProblem& p, bool is_one_scale)
+        : rows_(p.x.shape[0]),
+          inner_(p.x.shape[1]),
+          columns_(p.w.shape[0]),
+          stride_((inner_ + kByteTerms - 1) / kByteTerms * kByteTerms),
+          is_one_scale_(is_one_scale) {}
+    size_t workspace_bytes() const override {
+        return static_cast<size_t>(rows_ * stride_) * sizeof(int16_t);
+    }
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        const T* const x = static_cast<const T*>(inputs[0]);
+        auto* const terms = static_cast<int16_t*>(workspace);
+        for (int64_t row = 0; row < rows_; ++row) {
+            std::copy_n(x + row * inner_, inner_, terms + row * stride_);
+            std::fill_n(terms + row * stride_ + inner_, stride_ - inner_, int16_t{0});
+        }
+        multiply_byte_rows({.rows = rows_,
+                            .inner = inner_,
+                            .columns = columns_,
+                            .x = terms,
+                            .w = static_cast<const int8_t*>(inputs[1]),
+                            .scale = static_cast<const float*>(inputs[2]),
+                            .is_one_scale = is_one_scale_,
+                            .shift = static_cast<const float*>(inputs[3]),
+                            .y = static_cast<float*>(outputs[0])});
+    }
+
+private:
+    int64_t rows_, inner_, columns_, stride_;
+    bool is_one_scale_;
+};
+
 }  // namespace
+
+bool is_product_of_rows(const runtime::ConvProblem& p) {
+    const auto is_pixel = [](const runtime::Type& type) {
+        return type.layout == runtime::Layout::row_major &&
+               type.numel() == type.shape[0] * type.shape[1];
+    };
+    return p.groups == 1 && is_pixel(p.x) && is_pixel(p.w) && is_pixel(p.y);
+}
+
+Prepared prepare_few_byte_rows(const runtime::OpCall& call, const runtime::ConvProblem& p) {
+    constexpr int64_t kFewRows = 12;
+    if (!is_product_of_rows(p) || p.x.shape[0] > kFewRows || p.y.dtype != runtime::DType::f32 ||
+        !p.steps.empty())
+        return nullptr;
+    const bool is_one_scale = call.inputs[2].numel() == 1;
+    if (p.x.dtype == runtime::DType::u8)
+        return std::make_shared<const FewByteRowsExecutable<uint8_t>>(p, is_one_scale);
+    return std::make_shared<const FewByteRowsExecutable<int8_t>>(p, is_one_scale);
+}
 
 Prepared with_last_packed(Prepared conv, Prepared pack, size_t dense_bytes, size_t packed_bytes) {
     return std::make_shared<const PackingExecutable>(std::move(conv), std::move(pack), dense_bytes,
@@ -78,6 +134,8 @@ Prepared with_last_packed(Prepared conv, Prepared pack, size_t dense_bytes, size
 Prepared prepare_plain_quantized_conv(const runtime::OpCall& call,
                                       std::span<const runtime::Type> outputs) {
     if (outputs[0].numel() == 0) return make_zeros(outputs);
+    const runtime::ConvProblem problem = runtime::conv_problem(call, outputs);
+    if (Prepared few = prepare_few_byte_rows(call, problem)) return few;
     IntegerPack made = prepare_integer_pack(call, outputs);
     return with_last_packed(prepare_integer_conv(call, outputs), std::move(made.pack),
                             call.inputs[1].bytes(), made.packed_bytes);

@@ -9,11 +9,19 @@
 
 #include "backends/cpu/executable.h"
 #include "runtime/core/op.h"
+#include "runtime/ops/conv.h"
 
 namespace megjit::cpu {
 
 // `conv` takes the weights in the form that `pack` makes.
 Prepared with_last_packed(Prepared conv, Prepared pack, size_t dense_bytes, size_t packed_bytes);
+
+// Are the images single pixels? Then they are rows, which a matrix multiplies.
+bool is_product_of_rows(const runtime::ConvProblem& problem);
+
+// Prepares a product of few rows by recurrent_cells.h: packing its weights, or comparing them with
+// the last ones, would take longer than the product. Null for other calls.
+Prepared prepare_few_byte_rows(const runtime::OpCall& call, const runtime::ConvProblem& problem);
 
 // Prepares quantized_conv by integer_conv.h.
 Prepared prepare_plain_quantized_conv(const runtime::OpCall& call,

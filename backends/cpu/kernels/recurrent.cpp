@@ -27,12 +27,13 @@ const RecurrentCells& recurrent_cells() {
     return cells;
 }
 
+constexpr int64_t kByteGrain = 192 << 10;  // this many weights of a byte are worth a thread
+
 // A few rows are multiplied by the weights as they lie there: packing 4 MB takes as long as reading
 // them for several steps, and a step of 1 x 64 states took 6.7 us with oneDNN's product, of which
 // 0.3 are arithmetic.
 constexpr int64_t kFewRows = 4;
 constexpr int64_t kFewGrain = 64 << 10;  // this many weights are worth a thread
-constexpr int64_t kByteGrain = 192 << 10;  // of a byte each
 
 // Computes y = x w for [rows, inner] and [inner, columns], with w packed. The rows are divided into
 // parts, one for each thread, which go through all steps without waiting for each other; where that
@@ -338,23 +339,14 @@ private:
             for (int64_t j = 0; j < hidden_; ++j)
                 if (const float level = levels[row * hidden_ + j]; level == level)  // not NaN
                     terms[row * stride() + j] = static_cast<int16_t>(level);
-        const FewByteRows whole{n_,
-                                hidden_,
-                                4 * hidden_,
-                                terms,
-                                static_cast<const int8_t*>(inputs[1]),
-                                static_cast<const float*>(inputs[4]),
-                                step,
-                                product,
-                                0,
-                                0};
-        parallel_for(4 * hidden_, std::max<int64_t>(1, kByteGrain / (n_ * hidden_)), 16,
-                     [&](int64_t lo, int64_t hi) {
-            FewByteRows part = whole;
-            part.first = lo;
-            part.end = hi;
-            recurrent_cells().few_byte_rows(part);
-        });
+        multiply_byte_rows({.rows = n_,
+                            .inner = hidden_,
+                            .columns = 4 * hidden_,
+                            .x = terms,
+                            .w = static_cast<const int8_t*>(inputs[1]),
+                            .scale = static_cast<const float*>(inputs[4]),
+                            .step = step,
+                            .y = product});
         return product;
     }
 
@@ -384,10 +376,20 @@ Prepared prepare_recurrent(const OpCall& call, std::span<const Type> outputs) {
 
 }  // namespace
 
+void multiply_byte_rows(const FewByteRows& p) {
+    parallel_for(p.columns, std::max<int64_t>(1, kByteGrain / (p.rows * p.inner)), 16,
+                 [&](int64_t lo, int64_t hi) {
+        FewByteRows part = p;
+        part.first = lo;
+        part.end = hi;
+        recurrent_cells().few_byte_rows(part);
+    });
+}
+
 void register_recurrent_kernels() {
     for (const char* op : {"rnn", "rnn_grad", "lstm", "lstm_grad", "gru", "gru_grad"})
         register_kernel(op, prepare_recurrent, [](const OpCall&) { return true; });
-    register_kernel("lstm_of_bytes", prepare_lstm_of_bytes);
+    register_kernel("lstm_of_bytes", prepare_lstm_of_bytes, [](const OpCall&) { return true; });
 }
 
 }  // namespace megjit::cpu

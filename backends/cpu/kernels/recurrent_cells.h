@@ -68,17 +68,21 @@ struct FewRows {
     int64_t first, end;  // the columns that are wanted
 };
 
-// The same of whole numbers: sums in int32, times the column's scale and `step`.
+// The same of whole numbers: sums in int32, times the column's scale and `step`, plus its shift.
 struct FewByteRows {
-    int64_t rows, inner, columns;
-    const int16_t* x;  // [rows, inner up to the next multiple of kByteTerms, with zeros]
-    const int8_t* w;  // [columns, inner]
-    const float* scale;  // [columns]
-    float step;
-    float* y;  // [rows, columns]
-    int64_t first, end;  // the columns that are wanted
+    int64_t rows = 0, inner = 0, columns = 0;
+    const int16_t* x = nullptr;  // [rows, inner up to a multiple of kByteTerms, with zeros]
+    const int8_t* w = nullptr;  // [columns, inner]
+    const float* scale = nullptr;  // [columns], or one number
+    bool is_one_scale = false;
+    const float* shift = nullptr;  // [columns], added; null: zeros
+    float step = 1;
+    float* y = nullptr;  // [rows, columns]
+    int64_t first = 0, end = 0;  // the columns that are wanted
 };
 constexpr int64_t kByteTerms = 32;
+
+void multiply_byte_rows(const FewByteRows& p);  // all columns, by several threads
 
 struct RecurrentCells {
     // levels: whole numbers, 0 for 0; returns what 1 stands for (runtime/ops/recurrent.cpp).

@@ -259,19 +259,14 @@ float levels_of(int64_t n, const float* x, float* levels) {
 
 // ---- products of few rows of whole numbers
 
-typedef int16_t Shorts __attribute__((vector_size(4 * kLanes)));  // as many bytes as Ints
-typedef int8_t SmallShorts __attribute__((vector_size(2 * kLanes)));
 constexpr int kTerms = 2 * kLanes;
-
-Ints widened(const int8_t* from) {
-    return (Ints) __builtin_convertvector(load<SmallShorts>(from), Shorts);
-}
 
 // Adds the products of x with kAtOnce rows of w, by lane, from term k on.
 void add_byte_products(const int16_t* x, const int8_t* const* rows, int64_t k, Uints* sums) {
     const Ints factor = load<Ints>(x + k);
 #pragma GCC unroll 8
-    for (int j = 0; j < kAtOnce; ++j) sums[j] += (Uints)pair_products(factor, widened(rows[j] + k));
+    for (int j = 0; j < kAtOnce; ++j)
+        sums[j] += (Uints)pair_products(factor, pairs_of_bytes(rows[j] + k));
 }
 
 void byte_products(const int16_t* x, const int8_t* const* rows, int64_t inner, Uints* sums) {
@@ -303,9 +298,10 @@ void few_byte_rows(const FewByteRows& p) {
             for (int j = 0; j < count; j += kAtOnce)
                 byte_products(p.x + row * stride, rows + j, p.inner, sums + j);
             halve<kLanes>(sums);
-            put(p.y + row * p.columns + column,
-                to_float(I32{(Ints)sums[0]}) * (get(p.scale + column, count) * splat(p.step)),
-                count);
+            const F32 scale = p.is_one_scale ? splat(*p.scale) : get(p.scale + column, count);
+            F32 y = to_float(I32{(Ints)sums[0]}) * (scale * splat(p.step));
+            if (p.shift) y = y + get(p.shift + column, count);
+            put(p.y + row * p.columns + column, y, count);
         }
 }
 

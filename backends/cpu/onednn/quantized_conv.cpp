@@ -45,15 +45,6 @@ Prepared with_packing(const OpCall& call, Prepared conv, const memory::desc& den
     return with_last_packed(std::move(conv), std::move(pack), dense.get_size(), packed.get_size());
 }
 
-// Images of one pixel: rows times a matrix.
-bool is_product(const runtime::ConvProblem& p) {
-    const auto pixels = [](const Type& type) {
-        return type.numel() / (type.shape[0] * type.shape[1]);
-    };
-    return p.groups == 1 && p.x.layout == Layout::row_major && p.y.layout == Layout::row_major &&
-           pixels(p.x) == 1 && pixels(p.w) == 1 && pixels(p.y) == 1;
-}
-
 Prepared prepare_product(const OpCall& call, const runtime::ConvProblem& p) {
     const auto matrix = [](const Type& type, memory::data_type dtype) {
         return memory::desc({type.shape[0], type.shape[1]}, dtype, memory::format_tag::ab);
@@ -87,7 +78,8 @@ Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> output
     const Type &x = p.x, &w = p.w, &y = p.y;
     if (y.numel() == 0) return make_zeros(outputs);
     if (!runtime::has_vnni()) return prepare_plain_quantized_conv(call, outputs);
-    if (is_product(p)) return prepare_product(call, p);
+    if (Prepared few = prepare_few_byte_rows(call, p)) return few;
+    if (is_product_of_rows(p)) return prepare_product(call, p);
     const bool any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
     const auto weights = [&](bool any) {
         return dnn::weights_of(w, p.groups, memory::data_type::s8, any);

@@ -39,9 +39,9 @@ def grid_of(values: Operand | None, scale: Operand | None, zero: Operand | None)
     """Returns the grid of bytes. None where it is not known, or they are no bytes."""
     if values is None or scale is None or scale.array is None or (zero is not None and zero.array is None):
         return None
-    if values.dtype not in _BYTES or values.narrow or scale.array.ndim > 1:
+    number = np.zeros(1, values.dtype or "float32") if zero is None else np.asarray(zero.array)
+    if number.dtype.name not in _BYTES or values.narrow or scale.array.ndim > 1:
         return None
-    number = np.zeros(1, values.dtype) if zero is None else np.asarray(zero.array)
     return Grid(values, scale.array.astype(np.float64).reshape(-1), number.reshape(-1))
 
 

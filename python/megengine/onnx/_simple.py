@@ -395,25 +395,39 @@ def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b:
 
 @simple("com.microsoft.DynamicQuantizeLSTM")
 def _recurrent_of_8_bits(a: Application) -> fx.Node | None:
-    """Converts recurrent layers of 8 bits; constant weights are stored as real numbers, so that no
-    call converts them.
+    """Converts recurrent layers of 8 bits. Constant weights stay bytes where our op takes them;
+    others are stored as real numbers, so that no call converts them.
     """
     known = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
     if any(array is None for array in known):
         return None
-    w, r = (replace(a.inputs[k], array=recurrent.real_weights(*rows)) for k, rows in ((1, known[:3]), (2, known[3:])))
     b = a.input(3)
     directions = 2 if a.attrs.get("direction") == "bidirectional" else 1
     modes = [recurrent.mode_of("LSTM", number, **a.attrs) for number in range(directions)]
+    states = [a.input(place) and a.tensor(place) for place in (5, 6)]
+    more = {key: a.attrs[key] for key in ("direction",) if key in a.attrs}
     is_whole = None not in modes and _have_full_length(a) and a.input(7) is None and (b is None or b.array is not None)
+    if is_whole and all(array.dtype == np.int8 for array in known[::3]) and not known[2].any() and not known[5].any():
+        rows = [_bytes_laid_out(a, number, b) for number in range(directions)]
+        return a.call(recurrent.layers_of_bytes, a.tensor(0), states, rows, **more)
+    w, r = (replace(a.inputs[k], array=recurrent.real_weights(*rows)) for k, rows in ((1, known[:3]), (2, known[3:])))
     if is_whole:
         rows = [_laid_out(a.builder, "LSTM", number, w, r, b) for number in range(directions)]
-        states = [a.input(place) and a.tensor(place) for place in (5, 6)]
-        more = {key: a.attrs[key] for key in ("direction",) if key in a.attrs}
         return a.call(recurrent.layers, a.tensor(0), states, rows, modes=modes, rounded=True, **more)
     weights = [a.builder.store(operand.name, operand.array) for operand in (w, r)]
     others = [a.input(place) and a.tensor(place) for place in range(3, 8)]
     return a.call(recurrent.lstm_of_rounded, a.tensor(0), *weights, *others, **a.attrs)
+
+
+def _bytes_laid_out(a: Application, number: int, b: Operand | None) -> list[fx.Node | None]:
+    w, r, w_scale, r_scale = (a.inputs[place] for place in (1, 2, 8, 10))
+    key = ("DynamicQuantizeLSTM", number, *(operand.name for operand in (w, r, w_scale, r_scale)), b and b.name)
+    if key not in a.builder.laid_out:
+        arrays = recurrent.bytes_laid_out(number, w.array, w_scale.array, r.array, r_scale.array, b and b.array)
+        names = [w.name, f"{w.name}_columns", w_scale.name, r.name, r_scale.name, b.name if b is not None else f"{r.name}_bias"]
+        names = [f"{name}_reverse" if number else name for name in names]
+        a.builder.laid_out[key] = [a.builder.store(name, array) for name, array in zip(names, arrays, strict=True)]
+    return a.builder.laid_out[key]
 
 
 @simple("MaxPool", "AveragePool")
