@@ -12,8 +12,9 @@
 namespace megjit::cpu {
 namespace {
 
-// A copy of the last packed weights shows whether they are still the same: comparing reads each
-// byte once, while packing takes some nanoseconds for each.
+// Copies of the last packed weights show whether they are still the same: comparing reads each
+// byte once, while packing takes some nanoseconds for each. Layers of one shape share an
+// executable.
 class PackingExecutable final : public runtime::Executable {
 public:
     PackingExecutable(Prepared conv, Prepared pack, size_t dense_bytes, size_t packed_bytes)
@@ -28,23 +29,38 @@ public:
 
     void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
-        std::shared_ptr<const Weights> weights = last_.load();
-        if (!weights || std::memcmp(weights->dense.get(), inputs[1], dense_bytes_) != 0) {
-            weights = packed(inputs[1], workspace);
-            last_.store(weights);
-        }
+        const std::shared_ptr<const Weights> weights = weights_at(inputs[1], workspace);
         void* const operands[] = {inputs[0], weights->packed.get(), inputs[2], inputs[3]};
         conv_->enqueue(stream, operands, outputs, workspace);
     }
 
 private:
+    static constexpr size_t kMostKept = 16;
+
     struct Free {
         void operator()(void* memory) const { std::free(memory); }
     };
     using Bytes = std::unique_ptr<void, Free>;
     struct Weights {
+        const void* from = nullptr;
         Bytes dense, packed;
     };
+    using Kept = std::vector<std::shared_ptr<const Weights>>;  // the oldest first
+
+    std::shared_ptr<const Weights> weights_at(const void* dense, void* workspace) const {
+        const std::shared_ptr<const Kept> kept = kept_.load();
+        if (kept)
+            for (const auto& weights : *kept)
+                if (weights->from == dense &&
+                    std::memcmp(weights->dense.get(), dense, dense_bytes_) == 0)
+                    return weights;
+        Kept now = kept ? *kept : Kept();
+        std::erase_if(now, [&](const auto& weights) { return weights->from == dense; });
+        if (now.size() == kMostKept) now.erase(now.begin());
+        now.push_back(packed(dense, workspace));
+        kept_.store(std::make_shared<const Kept>(now));
+        return now.back();
+    }
 
     static Bytes bytes(size_t count) {
         constexpr size_t kAlign = 64;
@@ -56,7 +72,8 @@ private:
     }
 
     std::shared_ptr<const Weights> packed(const void* dense, void* workspace) const {
-        auto made = std::make_shared<Weights>(Weights{bytes(dense_bytes_), bytes(packed_bytes_)});
+        auto made =
+            std::make_shared<Weights>(Weights{dense, bytes(dense_bytes_), bytes(packed_bytes_)});
         std::memcpy(made->dense.get(), dense, dense_bytes_);
         void* from = made->dense.get();
         void* to = made->packed.get();
@@ -66,7 +83,7 @@ private:
 
     Prepared conv_, pack_;
     size_t dense_bytes_ = 0, packed_bytes_ = 0;
-    mutable std::atomic<std::shared_ptr<const Weights>> last_;
+    mutable std::atomic<std::shared_ptr<const Kept>> kept_;
 };
 
 template <class T>
