@@ -324,21 +324,19 @@ public:
 private:
     size_t floats() const { return static_cast<size_t>(n_ * hidden_) * sizeof(float); }
     int64_t stride() const { return (hidden_ + kByteTerms - 1) / kByteTerms * kByteTerms; }
-    size_t place_of_terms() const { return aligned(floats()); }
     size_t place_of_product() const {
-        return aligned(place_of_terms() + static_cast<size_t>(n_ * stride()) * sizeof(int16_t));
+        return aligned(static_cast<size_t>(n_ * (hidden_ + stride())) * sizeof(int16_t));
     }
 
     const float* multiply(const float* h, void* const* inputs, char* work) const {
-        auto* const levels = reinterpret_cast<float*>(work);
-        auto* const terms = reinterpret_cast<int16_t*>(work + place_of_terms());
+        auto* const levels = reinterpret_cast<int16_t*>(work);
+        auto* const terms = levels + n_ * hidden_;
         auto* const product = reinterpret_cast<float*>(work + place_of_product());
         const float step = recurrent_cells().levels_of(n_ * hidden_, h, levels);
-        std::fill_n(terms, n_ * stride(), int16_t{0});
-        for (int64_t row = 0; row < n_; ++row)
-            for (int64_t j = 0; j < hidden_; ++j)
-                if (const float level = levels[row * hidden_ + j]; level == level)  // not NaN
-                    terms[row * stride() + j] = static_cast<int16_t>(level);
+        for (int64_t row = 0; row < n_; ++row) {
+            std::copy_n(levels + row * hidden_, hidden_, terms + row * stride());
+            std::fill_n(terms + row * stride() + hidden_, stride() - hidden_, int16_t{0});
+        }
         multiply_byte_rows({.rows = n_,
                             .inner = hidden_,
                             .columns = 4 * hidden_,

@@ -78,6 +78,7 @@ struct FewByteRows {
     const float* shift = nullptr;  // [columns], added; null: zeros
     float step = 1;
     float* y = nullptr;  // [rows, columns]
+    int32_t* sums = nullptr;  // the sums themselves, in place of y
     int64_t first = 0, end = 0;  // the columns that are wanted
 };
 constexpr int64_t kByteTerms = 32;
@@ -85,8 +86,8 @@ constexpr int64_t kByteTerms = 32;
 void multiply_byte_rows(const FewByteRows& p);  // all columns, by several threads
 
 struct RecurrentCells {
-    // levels: whole numbers, 0 for 0; returns what 1 stands for (runtime/ops/recurrent.cpp).
-    float (*levels_of)(int64_t n, const float* x, float* levels);
+    // levels: whole numbers, 0 for 0 and for NaN; returns what 1 stands for (recurrent.cpp of ops).
+    float (*levels_of)(int64_t n, const float* x, int16_t* levels);
     void (*few_byte_rows)(const FewByteRows&);
     // y: x at the nearest of 256 numbers between its extrema (runtime/ops/recurrent.cpp).
     void (*round_to_8_bits)(int64_t n, const float* x, float* y);

@@ -250,10 +250,15 @@ void round_to_8_bits(int64_t n, const float* x, float* y) {
     });
 }
 
-float levels_of(int64_t n, const float* x, float* levels) {
+float levels_of(int64_t n, const float* x, int16_t* levels) {
+    typedef int16_t Narrow __attribute__((vector_size(2 * kLanes)));
     const Levels l = levels_between_extrema(n, x);
-    each_vector(
-        n, [&](int64_t i, int count) { put(levels + i, level_of(get(x + i, count), l), count); });
+    each_vector(n, [&](int64_t i, int count) {
+        const F32 level = level_of(get(x + i, count), l);
+        const F32 known = select(eq(level, level), level, splat(0.0f));
+        const Narrow narrow = __builtin_convertvector(to_int(known).v, Narrow);
+        std::memcpy(levels + i, &narrow, static_cast<size_t>(count) * sizeof(int16_t));
+    });
     return l.scale.v[0];
 }
 
@@ -261,18 +266,32 @@ float levels_of(int64_t n, const float* x, float* levels) {
 
 constexpr int kTerms = 2 * kLanes;
 
-// Adds the products of x with kAtOnce rows of w, by lane, from term k on.
-void add_byte_products(const int16_t* x, const int8_t* const* rows, int64_t k, Uints* sums) {
-    const Ints factor = load<Ints>(x + k);
+constexpr int kRowsAtOnce = kLanes == 16 ? 3 : 1;  // their sums stay in registers
+
+// Adds the products of rows of x with kAtOnce rows of w, by lane, from term k on.
+template <int count>
+__attribute__((always_inline)) inline void add_byte_products(const int16_t* x, int64_t stride,
+                                                             const int8_t* const* rows, int64_t k,
+                                                             Uints (&sums)[count][kAtOnce]) {
+    Ints factors[count];
+#pragma GCC unroll 3
+    for (int r = 0; r < count; ++r) factors[r] = load<Ints>(x + r * stride);
 #pragma GCC unroll 8
-    for (int j = 0; j < kAtOnce; ++j)
-        sums[j] += (Uints)pair_products(factor, pairs_of_bytes(rows[j] + k));
+    for (int j = 0; j < kAtOnce; ++j) {
+        const Ints w = pairs_of_bytes(rows[j] + k);
+#pragma GCC unroll 3
+        for (int r = 0; r < count; ++r) sums[r][j] += (Uints)pair_products(factors[r], w);
+    }
 }
 
-void byte_products(const int16_t* x, const int8_t* const* rows, int64_t inner, Uints* sums) {
-    Uints lanes[kAtOnce] = {};
+// Gives the sums of kAtOnce columns, which lie kLanes apart for the rows, by lane.
+template <int count>
+void byte_products(const int16_t* x, int64_t stride, const int8_t* const* rows, int64_t inner,
+                   Uints* sums) {
+    Uints lanes[count][kAtOnce] = {};
     int64_t k = 0;
-    for (; k + kTerms <= inner; k += kTerms) add_byte_products(x, rows, k, lanes);
+    for (; k + kTerms <= inner; k += kTerms)
+        add_byte_products<count>(x + k, stride, rows, k, lanes);
     if (k < inner) {
         int8_t last[kAtOnce][kTerms] = {};
         const int8_t* parts[kAtOnce];
@@ -280,29 +299,53 @@ void byte_products(const int16_t* x, const int8_t* const* rows, int64_t inner, U
             std::memcpy(last[j], rows[j] + k, static_cast<size_t>(inner - k));
             parts[j] = last[j];
         }
-        add_byte_products(x + k, parts, 0, lanes);
+        add_byte_products<count>(x + k, stride, parts, 0, lanes);
     }
-    for (int j = 0; j < kAtOnce; ++j) sums[j] = lanes[j];
+#pragma GCC unroll 3
+    for (int r = 0; r < count; ++r)
+#pragma GCC unroll 8
+        for (int j = 0; j < kAtOnce; ++j) sums[r * kLanes + j] = lanes[r][j];
+}
+
+void put_sums(const FewByteRows& p, int64_t row, int64_t column, int count, Ints sums) {
+    const int64_t at = row * p.columns + column;
+    if (p.sums) {
+        store_some(p.sums + at, I32{sums}, count);
+        return;
+    }
+    const F32 scale = p.is_one_scale ? splat(*p.scale) : get(p.scale + column, count);
+    F32 y = to_float(I32{sums}) * (scale * splat(p.step));
+    if (p.shift) y = y + get(p.shift + column, count);
+    put(p.y + at, y, count);
+}
+
+// Computes `columns` columns, at most kLanes, whose rows of w are given.
+template <int count>
+void byte_rows(const FewByteRows& p, int64_t row, int64_t column, int columns,
+               const int8_t* const* rows) {
+    const int64_t stride = (p.inner + kByteTerms - 1) / kByteTerms * kByteTerms;
+    Uints sums[count * kLanes];
+    for (int j = 0; j < kLanes; j += kAtOnce)
+        byte_products<count>(p.x + row * stride, stride, rows + j, p.inner, sums + j);
+    for (int r = 0; r < count; ++r) {
+        halve<kLanes>(sums + r * kLanes);
+        put_sums(p, row + r, column, columns, (Ints)sums[r * kLanes]);
+    }
 }
 
 void few_byte_rows(const FewByteRows& p) {
     const int8_t* rows[kLanes];
-    Uints sums[kLanes] = {};
-    const int64_t stride = (p.inner + kByteTerms - 1) / kByteTerms * kByteTerms;
-    for (int64_t row = 0; row < p.rows; ++row)
-        for (int64_t column = p.first; column < p.end; column += kLanes) {
-            const int64_t left = p.end - column;
-            const int count = static_cast<int>(left < kLanes ? left : kLanes);
-            for (int j = 0; j < kLanes; ++j)  // behind the last one: the last one again
-                rows[j] = p.w + (column + (j < count ? j : count - 1)) * p.inner;
-            for (int j = 0; j < count; j += kAtOnce)
-                byte_products(p.x + row * stride, rows + j, p.inner, sums + j);
-            halve<kLanes>(sums);
-            const F32 scale = p.is_one_scale ? splat(*p.scale) : get(p.scale + column, count);
-            F32 y = to_float(I32{(Ints)sums[0]}) * (scale * splat(p.step));
-            if (p.shift) y = y + get(p.shift + column, count);
-            put(p.y + row * p.columns + column, y, count);
-        }
+    for (int64_t column = p.first; column < p.end; column += kLanes) {
+        const int64_t left = p.end - column;
+        const int columns = static_cast<int>(left < kLanes ? left : kLanes);
+        for (int j = 0; j < kLanes; ++j)  // behind the last one: the last one again
+            rows[j] = p.w + (column + (j < columns ? j : columns - 1)) * p.inner;
+        int64_t row = 0;
+        for (; row + kRowsAtOnce <= p.rows; row += kRowsAtOnce)
+            byte_rows<kRowsAtOnce>(p, row, column, columns, rows);
+        if (p.rows - row == 2) byte_rows<2>(p, row, column, columns, rows);
+        else if (p.rows - row == 1) byte_rows<1>(p, row, column, columns, rows);
+    }
 }
 
 }  // namespace

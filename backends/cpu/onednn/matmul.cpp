@@ -126,7 +126,8 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
     if (y.numel() == 0 || p.k == 0) return make_zeros(outputs);
     const DType dtype = call.inputs[0].dtype;
     if (!is_floating(dtype)) {
-        if (dtype != DType::i8 || !runtime::has_vnni())
+        if (dtype != DType::i8 || !runtime::has_vnni() ||
+            is_product_of_few_bytes(p, dtype, y.dtype))
             return prepare_integer_product(p, dtype, y.dtype);
     } else if (!computes_natively(dtype)) {
         return in_float32(call, outputs, prepare_matmul);

@@ -193,6 +193,15 @@ def _clip(a: Application) -> fx.Node | None:
     return a.call(F.clip, a.tensor(0), *bounds)
 
 
+@simple("Pow")
+def _power(a: Application) -> fx.Node | None:
+    """A known exponent is a number of the call, though it is a tensor of the file: many have formulas of their own."""
+    exponent = a.inputs[1].array
+    if exponent is None or exponent.size != 1 or exponent.ndim > len(a.inputs[0].shape or ()):
+        return None
+    return a.call(COUNTERPARTS["Pow"].function, a.tensor(0), exponent.reshape(()).item())
+
+
 @simple("Cast")
 def _cast(a: Application) -> Operand | fx.Node | None:
     dtype = dtype_of(a.attrs["to"])

@@ -99,23 +99,26 @@ def _signed(x: Tensor, zero_point: Tensor | None, axis: int) -> tuple[Tensor, Te
 
 
 def signed_factor(b: np.ndarray, zero_point: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Returns a right factor [..., k, n] of bytes as int8, the sums of its columns, and its zero points, None for zeros."""
+    """Returns a right factor [..., k, n] of bytes as int8 [..., n, k], the sums of its columns, and its zero points, None
+    for zeros.
+    """
     shift = 128 if b.dtype == np.uint8 else 0
     zero = np.asarray(0 if zero_point is None else zero_point, np.int32) - np.int32(shift)
     moved = b.astype("int32") - shift
-    return moved.astype("int8"), np.asarray(moved.sum(-2, keepdims=True, dtype="int32")), np.asarray(zero) if zero.any() else None
+    turned = np.ascontiguousarray(moved.astype("int8").swapaxes(-1, -2))
+    return turned, np.asarray(moved.sum(-2, keepdims=True, dtype="int32")), np.asarray(zero) if zero.any() else None
 
 
 @wrap
 def times_bytes(
-    a: Tensor, b: Tensor, columns: Tensor, of_b: Tensor | int | None = None, a_zero: Tensor | None = None
+    a: Tensor, b: Tensor, columns: Tensor, of_b: Tensor | int | None = None, a_zero: Tensor | None = None, *, turned: bool = True
 ) -> Tensor:
     """Multiplies matrices of bytes, as int8, and subtracts the sums that zero points stand for: exact, as int32 wraps.
 
-    b, columns, of_b: as `signed_factor` gives them.
+    b, columns, of_b: as `signed_factor` gives them. turned: whether b is [..., n, k].
     """
     a, of_a = _signed(a, a_zero, -2)
-    product = F.matmul(a, b) - of_a * columns
+    product = F.matmul(a, b, transpose_b=turned) - of_a * columns
     return product if of_b is None else product - of_b * F.sum(a.astype("int32") - of_a, axis=-1, keepdims=True)
 
 
@@ -124,7 +127,7 @@ def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: T
     if a.ndim < 2 or b.ndim < 2:
         return F.matmul(_centred(a, a_zero, -2), _centred(b, b_zero, -1))
     b, of_b = _signed(b, b_zero, -1)
-    return times_bytes(a, b, F.sum(b.astype("int32"), axis=-2, keepdims=True), of_b, a_zero)
+    return times_bytes(a, b, F.sum(b.astype("int32"), axis=-2, keepdims=True), of_b, a_zero, turned=False)
 
 
 @wrap
