@@ -12,6 +12,8 @@
 //          r, z = sigmoid of the first two thirds of gates_t + q_t
 //          n = tanh(g + r * u), where g and u are the last thirds of gates_t and q_t
 //          h_t = n + z * (h_{t-1} - n)
+//   gru_reset_first: r scales h_{t-1} before its product with the last third of W
+//          n = tanh(g + (r * h_{t-1}) W' + b)
 // Backward computes dp_t (for gru also dq_t) step by step; the gradient of W is then one product
 // over all steps.
 // Source: Elman 1990, "Finding Structure in Time"; Hochreiter & Schmidhuber 1997, "Long Short-Term
@@ -114,6 +116,8 @@ std::vector<Type> infer_gru(const OpCall& call) {
     check_recurrent(call, 2, {&s.one, &s.bias});
     return {s.all, s.gates, s.all};
 }
+
+std::vector<Type> infer_gru_reset_first(const OpCall& call) { return {infer_gru(call)[0]}; }
 
 std::vector<Type> infer_gru_grad(const OpCall& call) {
     const RecurrentShape s = recurrent_shape(call, kGruChunks);
@@ -304,6 +308,29 @@ Loop gru_loop(const OpCall& call, Operands inputs) {
     }};
 }
 
+Loop gru_reset_first_loop(const OpCall& call, Operands inputs) {
+    const int64_t hidden = call.inputs[1].shape[1], two = 2 * hidden;
+    const auto part = [&](size_t operand, int64_t lo, int64_t hi) {
+        return build::slice(inputs[operand], 0, lo, hi);
+    };
+    return {
+        .carries = {inputs[2]},
+        .slices = {inputs[0]},
+        .is_reverse = call.flag("reverse"),
+        .step = [w = part(1, 0, two), w_new = part(1, two, two + hidden), bias = part(3, 0, two),
+                 bias_new = part(3, two, two + hidden)](Operands carries, Operands x) {
+        const TensorRef& before = carries[0];
+        const Tensors p = chunks_of(x[0], kGruChunks),
+                      q = chunks_of(build::add(from_state(before, w), bias), 2);
+        const TensorRef r = build::op("sigmoid", {build::add(p[0], q[0])}),
+                        z = build::op("sigmoid", {build::add(p[1], q[1])}),
+                        inner = build::add(from_state(build::mul(r, before), w_new), bias_new),
+                        n = build::op("tanh", {build::add(p[2], inner)}),
+                        h = build::add(n, build::mul(z, build::sub(before, n)));
+        return Tensors{h, h};
+    }};
+}
+
 // Carries the parts of a step's dh that come from the step after it: through the product, and
 // directly.
 Loop gru_grad_loop(const OpCall& call, Operands inputs) {
@@ -453,6 +480,17 @@ std::vector<OpDef> recurrent_ops() {
          .infer = infer_gru,
          .grad = grad_gru,
          .loop = gru_loop,
+         .cost = cost_recurrent},
+        {.name = "gru_reset_first",
+         .doc =
+             "gru whose reset scales h before its product with the new gate's part of w_hh, as ONNX has it by default: h "
+             "of each step.",
+         .inputs = {"gates", "w_hh", "h", "b_hh"},
+         .attrs = {reverse},
+         .promotion = Promotion::floating,
+         .infer = infer_gru_reset_first,
+         .grad = grad_of_steps,
+         .loop = gru_reset_first_loop,
          .cost = cost_recurrent},
         {.name = "gru_grad",
          .doc =

@@ -132,6 +132,16 @@ def lstm_grad(activations, w_hh, c_first, c, dy, dc, reverse=False):
     return dgates, carried
 
 
+def gru_reset_first(gates, w_hh, h, b_hh, reverse=False):
+    """h of all steps; r scales h before its product."""
+    y, two = np.zeros((*gates.shape[:2], w_hh.shape[1])), 2 * w_hh.shape[1]
+    for t in _in_time(len(gates), reverse):
+        r, z = np.split(sigmoid(gates[t][:, :two] + h @ w_hh[:two].T + b_hh[:two]), 2, axis=-1)
+        n = np.tanh(gates[t][:, two:] + (r * h) @ w_hh[two:].T + b_hh[two:])
+        y[t] = h = n + z * (h - n)
+    return y
+
+
 def gru(gates, w_hh, h, b_hh, reverse=False):
     """h of all steps, the gates r, z, n behind their functions, and what r scales."""
     y, scaled = (np.zeros((*gates.shape[:2], w_hh.shape[1])) for _ in range(2))

@@ -476,6 +476,8 @@ OTHERS = [
     Row("lstm", lambda *x: R.lstm(*x, True), (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {"reverse": 1}, (1, 0, 2, 3), smooth=True),
     Row("lstm", lambda *x: R.lstm(*x, rounded=True), (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {"rounded": 1}),
     Row("lstm", lambda *x: R.lstm(*x, True, True), (normal(2, 33, 8), normal(8, 2), normal(33, 2), normal(33, 2, seed=1)), {"reverse": 1, "rounded": 1}),
+    Row("gru_reset_first", R.gru_reset_first, (normal(3, 2, 15), normal(15, 5), normal(2, 5), normal(15)), {}, (0, 1, 2, 3), smooth=True),
+    Row("gru_reset_first", lambda *x: R.gru_reset_first(*x, True), (normal(2, 9, 15), normal(15, 5), normal(9, 5), normal(15)), {"reverse": 1}, (0, 1, 2, 3)),
     Row("lstm_of_bytes", R.lstm_of_bytes, (normal(3, 2, 20), (normal(20, 5) * 40).astype("int8"), normal(2, 5), normal(2, 5, seed=1), between(0.01, 0.02, 20)), {}),
     Row("lstm_of_bytes", lambda *x: R.lstm_of_bytes(*x, True), (normal(2, 3, 160), (normal(160, 40) * 40).astype("int8"), normal(3, 40), normal(3, 40, seed=1), between(0.01, 0.02, 160)), {"reverse": 1}),
     Row("lstm_grad", lambda *x: R.lstm_grad(*x, True), (between(0.1, 0.9, 3, 2, 20), normal(20, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1), normal(3, 2, 5, seed=2)),

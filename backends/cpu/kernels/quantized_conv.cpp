@@ -90,7 +90,7 @@ template <class T>
 class FewByteRowsExecutable final : public runtime::Executable {
 public:
     explicit FewByteRowsExecutable(const runtime::ConvProblem& p, bool is_one_scale)
-        : rows_(p.x.shape[0]),
+        : rows_(rows_of(p)),
           inner_(p.x.shape[1]),
           columns_(p.w.shape[0]),
           stride_((inner_ + kByteTerms - 1) / kByteTerms * kByteTerms),
@@ -125,16 +125,17 @@ private:
 }  // namespace
 
 bool is_product_of_rows(const runtime::ConvProblem& p) {
-    const auto is_pixel = [](const runtime::Type& type) {
-        return type.layout == runtime::Layout::row_major &&
-               type.numel() == type.shape[0] * type.shape[1];
+    const auto has_rows = [](const runtime::Type& type) {
+        return type.layout == runtime::Layout::channels_last ||
+               (type.layout == runtime::Layout::row_major &&
+                type.numel() == type.shape[0] * type.shape[1]);
     };
-    return p.groups == 1 && is_pixel(p.x) && is_pixel(p.w) && is_pixel(p.y);
+    return runtime::is_pointwise(p) && has_rows(p.x) && has_rows(p.y);
 }
 
 Prepared prepare_few_byte_rows(const runtime::OpCall& call, const runtime::ConvProblem& p) {
     constexpr int64_t kFewRows = 12;
-    if (!is_product_of_rows(p) || p.x.shape[0] > kFewRows || p.y.dtype != runtime::DType::f32 ||
+    if (!is_product_of_rows(p) || rows_of(p) > kFewRows || p.y.dtype != runtime::DType::f32 ||
         !p.steps.empty())
         return nullptr;
     const bool is_one_scale = call.inputs[2].numel() == 1;

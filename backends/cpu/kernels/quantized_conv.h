@@ -16,8 +16,12 @@ namespace megjit::cpu {
 // `conv` takes the weights in the form that `pack` makes.
 Prepared with_last_packed(Prepared conv, Prepared pack, size_t dense_bytes, size_t packed_bytes);
 
-// Are the images single pixels? Then they are rows, which a matrix multiplies.
+// Do channels lie together, and is each pixel multiplied alone? Then pixels are rows, which a
+// matrix multiplies.
 bool is_product_of_rows(const runtime::ConvProblem& problem);
+inline int64_t rows_of(const runtime::ConvProblem& problem) {
+    return problem.x.numel() / problem.x.shape[1];
+}
 
 // Prepares a product of few rows by recurrent_cells.h: packing its weights, or comparing them with
 // the last ones, would take longer than the product. Null for other calls.

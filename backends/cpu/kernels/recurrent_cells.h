@@ -36,6 +36,21 @@ struct GruStep {
     float *y, *scaled;
     float* activations;  // [rows, 3 * hidden]
 };
+// gru_reset_first between its products, and behind them. reset: r * before, [rows, hidden], as z.
+struct GruResetStep {
+    int64_t rows, hidden;
+    const float *gates, *product;  // [rows, 3 * hidden], [rows, 2 * hidden]
+    const float* bias;  // [2 * hidden]
+    const float* before;
+    float *reset, *z;
+};
+struct GruNewStep {
+    int64_t rows, hidden;
+    const float *gates, *product;  // [rows, 3 * hidden], [rows, hidden]
+    const float* bias;  // [hidden]
+    const float *before, *z;
+    float* y;
+};
 struct GruGradStep {
     int64_t rows, hidden;
     const float* activations;  // [rows, 3 * hidden]
@@ -95,6 +110,8 @@ struct RecurrentCells {
     void (*lstm)(const LstmStep&);
     void (*lstm_grad)(const LstmGradStep&);
     void (*gru)(const GruStep&);
+    void (*gru_reset)(const GruResetStep&);
+    void (*gru_new)(const GruNewStep&);
     void (*gru_grad)(const GruGradStep&);
     void (*rnn)(const RnnStep&);
     void (*rnn_grad)(const RnnGradStep&);

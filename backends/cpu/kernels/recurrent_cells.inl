@@ -99,6 +99,32 @@ void gru(const GruStep& s) {
     }
 }
 
+void gru_reset(const GruResetStep& s) {
+    const int64_t hidden = s.hidden;
+    for (int64_t row = 0; row < s.rows; ++row)
+        each_vector(hidden, [&](int64_t j, int count) {
+            const int64_t at = row * hidden + j;
+            F32 gates[2];
+            for (int64_t k = 0; k < 2; ++k)
+                gates[k] = sigmoid(get(s.gates + (3 * row + k) * hidden + j, count) +
+                                   (get(s.product + (2 * row + k) * hidden + j, count) +
+                                    get(s.bias + k * hidden + j, count)));
+            put(s.reset + at, gates[0] * get(s.before + at, count), count);
+            put(s.z + at, gates[1], count);
+        });
+}
+
+void gru_new(const GruNewStep& s) {
+    const int64_t hidden = s.hidden;
+    for (int64_t row = 0; row < s.rows; ++row)
+        each_vector(hidden, [&](int64_t j, int count) {
+            const int64_t at = row * hidden + j;
+            const F32 inner = get(s.product + at, count) + get(s.bias + j, count),
+                      n = math::tanh(get(s.gates + (3 * row + 2) * hidden + j, count) + inner);
+            put(s.y + at, n + get(s.z + at, count) * (get(s.before + at, count) - n), count);
+        });
+}
+
 void gru_grad(const GruGradStep& s) {
     const int64_t hidden = s.hidden;
     for (int64_t row = 0; row < s.rows; ++row) {
@@ -358,6 +384,8 @@ RecurrentCells recurrent_cells() {
             .lstm = lstm,
             .lstm_grad = lstm_grad,
             .gru = gru,
+            .gru_reset = gru_reset,
+            .gru_new = gru_new,
             .gru_grad = gru_grad,
             .rnn = rnn,
             .rnn_grad = rnn_grad};

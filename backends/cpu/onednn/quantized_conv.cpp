@@ -46,8 +46,8 @@ Prepared with_packing(const OpCall& call, Prepared conv, const memory::desc& den
 }
 
 Prepared prepare_product(const OpCall& call, const runtime::ConvProblem& p) {
-    const auto matrix = [](const Type& type, memory::data_type dtype) {
-        return memory::desc({type.shape[0], type.shape[1]}, dtype, memory::format_tag::ab);
+    const auto matrix = [rows = rows_of(p)](const Type& type, memory::data_type dtype) {
+        return memory::desc({rows, type.shape[1]}, dtype, memory::format_tag::ab);
     };
     const int64_t columns = p.w.shape[0], terms = p.w.shape[1];
     const auto s8 = memory::data_type::s8, f32 = memory::data_type::f32;

@@ -130,9 +130,11 @@ def mode_of(
     names = [name.lower() for name in (activations or _USUAL[op] * (number + 1))[number * count : (number + 1) * count]]
     if op == "RNN" and names == ["relu"]:
         names, mode = _USUAL[op], "relu"
+    elif op == "GRU" and not linear_before_reset:
+        mode = "gru_reset_first"
     else:
         mode = "tanh" if op == "RNN" else op.lower()
-    fits = names == _USUAL[op] and clip is None and not input_forget and (op != "GRU" or linear_before_reset)
+    fits = names == _USUAL[op] and clip is None and not input_forget
     return mode if fits else None
 
 
