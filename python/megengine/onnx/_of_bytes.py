@@ -2,8 +2,9 @@
 from DequantizeLinear.
 
 With x = sx (qx - zx), w = sw qw and y = sy (qy - zy) the real sum and its bias give
-    qy = sum(qx qw) sx sw / sy + (bias - zx sum(qw) sx sw) / sy + zy,
-which `quantized_conv` computes as ``sum * scale + shift`` with numbers that are known while a model is loaded.
+    qy = round((sum(qx qw) + bias / (sx sw) - zx sum(qw)) sx sw / sy) + zy.
+The last two terms in the sum are a whole number where the bias is one of int32. They and the factor are known while a
+model is loaded.
 """
 
 from __future__ import annotations
@@ -70,18 +71,21 @@ class Sums:
     def call(self, builder: Builder, name: str, y: Grid | None = None) -> fx.Node:
         """Returns the node that gives real numbers, or bytes of the grid ``y``."""
         columns = len(self.weights)
-        sums = self.weights.astype(np.int64).reshape(columns, -1).sum(1)
-        bias = np.zeros(columns) if self.bias is None else self.bias
-        step, zero = (1.0, 0.0) if y is None else (float(y.scale[0]), float(y.zero[0]))
-        x_zero = int(self.x.zero[0])
-        shift = (bias - x_zero * sums * self.factor) / step + zero
+        x_zero, step = int(self.x.zero[0]), 1.0 if y is None else float(y.scale[0])
+        terms = self.weights.astype(np.int64).reshape(columns, -1).sum(1)
+        shift = (0.0 if self.bias is None else self.bias / self.factor) - x_zero * terms
+        scale = np.broadcast_to(self.factor / step, columns)
+        if self.window is not None:
+            scale = scale.reshape(-1, *[1] * (self.weights.ndim - 2))
         key = ("bytes", self.name)
         if key not in builder.laid_out:
             builder.laid_out[key] = [builder.store(f"{self.name}_bytes", self.weights)]
-        numbers = {"scale": np.broadcast_to(self.factor / step, columns), "shift": shift}
+        numbers = {"shift": shift, "scale": scale}
         stored = [*builder.laid_out[key], *(builder.store(f"{self.name}_{end}", array.astype(np.float32)) for end, array in numbers.items())]
         function = quantized.product_of_bytes if self.window is None else quantized.conv_of_bytes
         more = {} if self.window is None else {**self.window, "x_zero": x_zero}
+        if y is not None:
+            more["zero"] = int(y.zero[0])
         dtype = "float32" if y is None else y.zero.dtype.name
         return builder.call(function, builder.tensor(self.x.of), *stored, name=name, dtype=dtype, **more)
 

@@ -63,19 +63,15 @@ def _is_zero_point(number: float, dtype: np.dtype) -> bool:
 @rule("quantized_conv")
 def _with_scales(makers: Makers, conv: Node) -> Node | None:
     """Gives a node its scales; 1 serves for an operand whose scale is not known, as the integers
-    are the same. Where channels have scales of their own, these are the weights'.
+    are the same.
     """
     x, w, factor, shift = conv.inputs
-    factors, shifts = makers.array(factor), makers.array(shift)
-    if factors is None or shifts is None:
+    number, shifts = makers.number(factor), makers.array(shift)
+    if number is None or shifts is None:
         return None
     scales = makers.recording.scales
-    known: dict[str, Any] = {"scale_x": scales.get(x, 1.0), "shift": shifts / factors}
-    if factors.size == 1:
-        known["scale_w"] = scales.get(w, 1.0)
-        known["scale_y"] = scales[conv.outputs[0]] = known["scale_x"] * known["scale_w"] / float(factors.reshape(()))
-    else:
-        known |= {"scale_w": factors / known["scale_x"], "scale_y": 1.0}
+    known: dict[str, Any] = {"scale_x": scales.get(x, 1.0), "scale_w": scales.get(w, 1.0), "shift": shifts / number}
+    known["scale_y"] = scales[conv.outputs[0]] = known["scale_x"] * known["scale_w"] / number
     return Node("quantized_window", {**conv.attrs, **known}, (x, w), conv.outputs, conv.line)
 
 
@@ -106,8 +102,8 @@ def _fake(makers: Makers, node: Node) -> Node | None:
 # -- converters -----------------------------------------------------------------------------------
 
 
-def _grid(emit: Emitter, scale: Any, zero_point: float, dtype: Any) -> tuple[str, str]:
-    return emit.constant(scale, np.float32), emit.constant(np.full(np.shape(scale), int(zero_point)), dtype)
+def _grid(emit: Emitter, scale: float, zero_point: float, dtype: Any) -> tuple[str, str]:
+    return emit.constant(scale, np.float32), emit.constant(int(zero_point), dtype)
 
 
 def _quantized(emit: Emitter, x: str, attrs: dict[str, Any], dtype: Any) -> str:
@@ -154,11 +150,11 @@ def _fake_quant(emit: Emitter, call: Call) -> str:
 def _quantized_conv(emit: Emitter, call: Call) -> str:
     scale_x, scale_w, scale_y = (call.attrs[name] for name in ("scale_x", "scale_w", "scale_y"))
     factors = [
-        emit("DequantizeLinear", name, *_grid(emit, scale, 0, dtype), axis=0)
+        emit("DequantizeLinear", name, *_grid(emit, scale, 0, dtype))
         for name, scale, (dtype, _) in zip(call.inputs, (scale_x, scale_w), call.types, strict=True)
     ]
     bias = emit.constant(np.rint(call.attrs["shift"]), np.int32)
-    real_bias = emit("DequantizeLinear", bias, emit.constant(scale_x * scale_w, np.float32), axis=0)
+    real_bias = emit("DequantizeLinear", bias, emit.constant(scale_x * scale_w, np.float32))
     y = emit("Conv", *factors, real_bias, **window(call), kernel_shape=list(call.types[1][1][2:]))
     y = emit("Relu", y) if call.attrs["relu"] else y
     if call.dtype == np.float32:

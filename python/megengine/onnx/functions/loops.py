@@ -31,7 +31,7 @@ def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -
     shapes. If so, a trace runs the branch outside of its graph, as a program of its own.
     """
     condition, leaving, running = condition.reshape(()), _LEAVING.setdefault(if_true, set()), running_trace()
-    types = tuple((x.dtype.name, x._tuple_shape) for x in outside)
+    types = tuple(map(_types_of, outside))
     if types not in leaving or is_in_body():
         try:
             return F.cond(condition, if_true, if_false, *outside)
@@ -45,11 +45,18 @@ def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -
     return found
 
 
+def _types_of(value: Any) -> Any:
+    """Returns the types of a tensor, or of those in a sequence; None for an optional value that is not there."""
+    if isinstance(value, Tensor):
+        return value.dtype.name, value._tuple_shape
+    return None if value is None else tuple(map(_types_of, value))
+
+
 def _by_program(body: Body, given: Sequence[Tensor], around: tuple[int, bool] | None) -> Any:
     """Calls a graph that a node holds as a function of its own, which Python does not walk again
     unless it reads values. around: the options of the trace that runs, None for no trace.
     """
-    if around is None:
+    if around is None or not all(isinstance(value, Tensor) for value in given):
         return body(*given)
     programs = _PROGRAMS.setdefault(body, {})
     if around not in programs:

@@ -130,25 +130,42 @@ def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: T
     return times_bytes(a, b, F.sum(b.astype("int32"), axis=-2, keepdims=True), of_b, a_zero, turned=False)
 
 
+def _sums(x: Tensor, w: Tensor, shift: Tensor, **window: Any) -> Tensor:
+    """Returns the sums of products of bytes plus ``shift`` of each channel, in float32: whole numbers below 2^24 are exact."""
+    one = ops.full(shape=(1,), value=1.0, dtype="float32", device=x)
+    return ops.quantized_conv(x, w, one, shift, dtype="float32", **window)
+
+
+def _in_steps(sums: Tensor, scale: Tensor, zero: int, dtype: str) -> Tensor:
+    """Returns real numbers, or bytes: rounded to even before the zero point is added."""
+    real = sums * scale
+    return real if dtype == "float32" else F.clip(_to_even(real) + zero, *_RANGES[dtype]).astype(dtype)
+
+
 @wrap
 def conv_of_bytes(
-    x: Tensor, w: Tensor, scale: Tensor, shift: Tensor, *, dtype: str, x_zero: int = 0, pads: Sequence[int], stride: Sequence[int],
-    dilation: Sequence[int], groups: int = 1,
+    x: Tensor, w: Tensor, shift: Tensor, scale: Tensor, *, zero: int = 0, dtype: str, x_zero: int = 0, pads: Sequence[int],
+    stride: Sequence[int], dilation: Sequence[int], groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolves bytes: sums times ``scale`` plus ``shift``, of each channel. dtype: that of the result."""
+    """Convolves bytes. shift: added to the sums of a channel. scale: [channels, 1...], what 1 in a sum stands for.
+    dtype: of the result, that of bytes with ``zero``.
+    """
     dims = len(stride)
     before, after = tuple(pads[:dims]), tuple(pads[dims:])
     if before != after or (x_zero and any(pads)):
         x = ops.pad(x, before=(0, 0, *before), after=(0, 0, *after), mode="constant", value=x_zero)
         before = (0,) * dims
-    return ops.quantized_conv(x, w, scale, shift, stride=tuple(stride), padding=before, dilation=tuple(dilation), groups=groups, dtype=dtype)
+    sums = _sums(x, w, shift, stride=tuple(stride), padding=before, dilation=tuple(dilation), groups=groups)
+    return _in_steps(sums, scale, zero, dtype)
 
 
 @wrap
-def product_of_bytes(x: Tensor, w: Tensor, scale: Tensor, shift: Tensor, *, dtype: str) -> Tensor:
-    """Multiplies rows of bytes by those of w: sums times ``scale`` plus ``shift``, of each row of w. dtype: that of the result."""
+def product_of_bytes(x: Tensor, w: Tensor, shift: Tensor, scale: Tensor, *, zero: int = 0, dtype: str) -> Tensor:
+    """Multiplies rows of bytes by those of w. shift: added to the sums of a row of w. scale: what 1 in these stands for.
+    dtype: of the result, that of bytes with ``zero``.
+    """
     rows = F.expand_dims(x if x.ndim == 2 else F.flatten(x, 0, -2), -1)
-    y = F.squeeze(ops.quantized_conv(rows, F.expand_dims(w, -1), scale, shift, dtype=dtype), -1)
+    y = _in_steps(F.squeeze(_sums(rows, F.expand_dims(w, -1), shift), -1), scale, zero, dtype)
     return y if x.ndim == 2 else F.reshape(y, (-1, *x._tuple_shape[1:-1], w._tuple_shape[0]))
 
 
