@@ -407,7 +407,7 @@ def _recurrent_of_8_bits(a: Application) -> fx.Node | None:
     """Converts recurrent layers of 8 bits. Constant weights stay bytes where our op takes them;
     others are stored as real numbers, so that no call converts them.
     """
-    known = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
+    known: list[Any] = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
     if any(array is None for array in known):
         return None
     b = a.input(3)
@@ -432,7 +432,7 @@ def _bytes_laid_out(a: Application, number: int, b: Operand | None) -> list[fx.N
     w, r, w_scale, r_scale = (a.inputs[place] for place in (1, 2, 8, 10))
     key = ("DynamicQuantizeLSTM", number, *(operand.name for operand in (w, r, w_scale, r_scale)), b and b.name)
     if key not in a.builder.laid_out:
-        arrays = recurrent.bytes_laid_out(number, w.array, w_scale.array, r.array, r_scale.array, b and b.array)
+        arrays = recurrent.bytes_laid_out(number, w.array, w_scale.array, r.array, r_scale.array, None if b is None else b.array)
         names = [w.name, f"{w.name}_columns", w_scale.name, r.name, r_scale.name, b.name if b is not None else f"{r.name}_bias"]
         names = [f"{name}_reverse" if number else name for name in names]
         a.builder.laid_out[key] = [a.builder.store(name, array) for name, array in zip(names, arrays, strict=True)]

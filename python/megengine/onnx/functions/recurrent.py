@@ -175,11 +175,11 @@ def layers_of_bytes(
     lines, ends = [], []
     for number, backward in enumerate(_directed(direction)):
         w, columns, w_scale, r, r_scale, bias = weights[number]
-        state = [F.zeros((x.shape[1], r.shape[1])) if part is None else part[number] for part in initial]
+        h, c = (F.zeros((x.shape[1], r.shape[1])) if part is None else part[number] for part in initial)
         scale = w_scale * step
         gates = ops.quantized_conv(rows, w, scale, bias - zero.astype("float32") * columns * scale, dtype="float32")
         gates = F.reshape(gates, (-1, x._tuple_shape[1], w._tuple_shape[0]))
-        line, cells = ops.lstm_of_bytes(gates, r, *state, r_scale, reverse=int(backward))
+        line, cells = ops.lstm_of_bytes(gates, r, h, c, r_scale, reverse=int(backward))
         lines.append(line)
         end = 0 if backward else x._tuple_shape[0] - 1
         ends.append((line[end], cells[end]))
