@@ -237,6 +237,11 @@ def grouped(a, b, ends):
     return np.concatenate([*rows, np.zeros((len(a) - ends[-1], b.shape[-1]))])
 
 
+def along_rows(x, w, scale, shift):
+    view = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), 9, 2)[..., ::2]
+    return np.einsum("nctk,ck->nct", view, w[:, 0]) * scale[:, None] + shift[:, None]
+
+
 def of_rows(x, w, scale, shift, dtype):
     y = x[..., 0].astype(np.float64) @ w[..., 0].T * scale.astype(np.float64) + shift
     return (y if dtype == "float32" else np.clip(np.rint(y), 0, 255))[..., None]
@@ -431,6 +436,9 @@ OTHERS = [
     Row("matmul_of_blocks", lambda x, w: x @ unblocked(w).T, (normal(3, 64), BLOCKS), {"bits": 4}, (0,), smooth=True, tolerance=1e-5),
     Row("quantized_conv", lambda x, w, s, b: np.clip(np.rint(np.maximum(convolved(x * 1.0, w * 1.0) * s + b[:, None, None], 0)), -128, 127),
         ((5 * IMAGE).astype(np.int8), (30 * KERNEL).astype(np.int8), np.float32([0.013]), normal(6)), {**CONV, "relu": 1}),
+    *(Row("quantized_conv", along_rows, (np.random.default_rng(4).integers(*limits, (2, 9, width)).astype(kind), (40 * normal(9, 1, 5)).astype(np.int8), between(0.001, 0.002, scales), normal(9)),
+        {"stride": 1, "padding": 0, "dilation": 2, "groups": 9, "dtype": "float32"}, tolerance=1e-5)
+        for kind, limits in (("uint8", (0, 255)), ("int8", (-128, 127))) for width in (9, 50) for scales in (1, 9)),
     *(Row("quantized_conv", lambda x, w, s, b, dtype=dtype: of_rows(x, w, s, b, dtype),
         (np.random.default_rng(3).integers(0, 255, (rows, 37, 1)).astype(np.uint8), (40 * normal(21, 37, 1)).astype(np.int8), between(0.001, 0.002, columns), normal(21)), {"stride": 1, "padding": 0, "dilation": 1, "dtype": dtype}, tolerance=1e-5)
         for rows in (3, 20) for columns in (1, 21) for dtype in ("float32", "uint8")),

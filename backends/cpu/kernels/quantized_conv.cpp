@@ -5,9 +5,25 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backends/cpu/instructions.h"
 #include "backends/cpu/kernels/integer_conv.h"
 #include "backends/cpu/kernels/recurrent_cells.h"
 #include "runtime/host/error.h"
+#include "runtime/host/parallel.h"
+
+namespace megjit::cpu { namespace {
+
+// Rows [images * channels][width] of bytes, each with a kernel of its own, in steps of 1.
+struct DepthwiseRow {
+    static constexpr int64_t kMostWidth = 4096, kMostTaps = 512;  // 16 KB of the stack
+
+    int64_t width = 0, places = 0, taps = 0, dilation = 1;
+};
+
+}}  // namespace megjit::cpu
+
+#define MEGJIT_KERNELS "backends/cpu/kernels/depthwise_bytes.inl"
+#include "backends/cpu/each_isa.h"
 
 namespace megjit::cpu {
 namespace {
@@ -122,6 +138,38 @@ private:
     bool is_one_scale_;
 };
 
+// Does depthwise_bytes.inl compute it? A library would turn images channels-last and back.
+bool is_depthwise_row(const runtime::ConvProblem& p) {
+    const runtime::Window& window = p.window;
+    const bool is_row = window.dims == 1 && window.stride[0] == 1 && window.padding[0] == 0 &&
+                        p.x.layout == runtime::Layout::row_major &&
+                        p.y.layout == runtime::Layout::row_major;
+    return is_row && p.groups == p.x.shape[1] && p.groups == p.y.shape[1] &&
+           p.y.dtype == runtime::DType::f32 && p.steps.empty() &&
+           p.x.shape[2] <= DepthwiseRow::kMostWidth && window.kernel[0] <= DepthwiseRow::kMostTaps;
+}
+
+template <class T>
+Prepared depthwise_rows(const runtime::ConvProblem& p, bool is_one_scale) {
+    constexpr int64_t kGrain = 1 << 16;  // this many products are worth a thread
+    const DepthwiseRow s{p.x.shape[2], p.y.shape[2], p.window.kernel[0], p.window.dilation[0]};
+    const int64_t channels = p.groups, rows = p.x.shape[0] * channels;
+    return executable([=](void* const* in, void* const* out, void*) {
+        const auto *scale = static_cast<const float*>(in[2]),
+                   *shift = static_cast<const float*>(in[3]);
+        runtime::parallel_for(rows, std::max<int64_t>(1, kGrain / (s.places * s.taps)), 1,
+                              [&](int64_t lo, int64_t hi) {
+            for (int64_t row = lo; row < hi; ++row) {
+                const int64_t channel = row % channels;
+                MEGJIT_BEST(convolve_row<T>)(s, static_cast<const T*>(in[0]) + row * s.width,
+                                             static_cast<const int8_t*>(in[1]) + channel * s.taps,
+                                             scale[is_one_scale ? 0 : channel], shift[channel],
+                                             static_cast<float*>(out[0]) + row * s.places);
+            }
+        });
+    });
+}
+
 }  // namespace
 
 bool is_product_of_rows(const runtime::ConvProblem& p) {
@@ -133,14 +181,17 @@ bool is_product_of_rows(const runtime::ConvProblem& p) {
     return runtime::is_pointwise(p) && has_rows(p.x) && has_rows(p.y);
 }
 
-Prepared prepare_few_byte_rows(const runtime::OpCall& call, const runtime::ConvProblem& p) {
+Prepared prepare_without_packing(const runtime::OpCall& call, const runtime::ConvProblem& p) {
     constexpr int64_t kFewRows = 12;
+    const bool is_one_scale = call.inputs[2].numel() == 1;
+    const bool is_unsigned = p.x.dtype == runtime::DType::u8;
+    if (is_depthwise_row(p))
+        return is_unsigned ? depthwise_rows<uint8_t>(p, is_one_scale)
+                           : depthwise_rows<int8_t>(p, is_one_scale);
     if (!is_product_of_rows(p) || rows_of(p) > kFewRows || p.y.dtype != runtime::DType::f32 ||
         !p.steps.empty())
         return nullptr;
-    const bool is_one_scale = call.inputs[2].numel() == 1;
-    if (p.x.dtype == runtime::DType::u8)
-        return std::make_shared<const FewByteRowsExecutable<uint8_t>>(p, is_one_scale);
+    if (is_unsigned) return std::make_shared<const FewByteRowsExecutable<uint8_t>>(p, is_one_scale);
     return std::make_shared<const FewByteRowsExecutable<int8_t>>(p, is_one_scale);
 }
 
@@ -153,7 +204,7 @@ Prepared prepare_plain_quantized_conv(const runtime::OpCall& call,
                                       std::span<const runtime::Type> outputs) {
     if (outputs[0].numel() == 0) return make_zeros(outputs);
     const runtime::ConvProblem problem = runtime::conv_problem(call, outputs);
-    if (Prepared few = prepare_few_byte_rows(call, problem)) return few;
+    if (Prepared few = prepare_without_packing(call, problem)) return few;
     IntegerPack made = prepare_integer_pack(call, outputs);
     return with_last_packed(prepare_integer_conv(call, outputs), std::move(made.pack),
                             call.inputs[1].bytes(), made.packed_bytes);

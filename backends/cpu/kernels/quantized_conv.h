@@ -23,9 +23,10 @@ inline int64_t rows_of(const runtime::ConvProblem& problem) {
     return problem.x.numel() / problem.x.shape[1];
 }
 
-// Prepares a product of few rows by recurrent_cells.h: packing its weights, or comparing them with
-// the last ones, would take longer than the product. Null for other calls.
-Prepared prepare_few_byte_rows(const runtime::OpCall& call, const runtime::ConvProblem& problem);
+// Prepares a product of few rows (recurrent_cells.h) or rows of bytes with a kernel for each
+// channel (depthwise_bytes.inl), for which packing weights, or comparing them with the last ones,
+// would take longer than the sums. Null for other calls.
+Prepared prepare_without_packing(const runtime::OpCall& call, const runtime::ConvProblem& problem);
 
 // Prepares quantized_conv by integer_conv.h.
 Prepared prepare_plain_quantized_conv(const runtime::OpCall& call,

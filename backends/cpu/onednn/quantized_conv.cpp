@@ -78,7 +78,7 @@ Prepared prepare_quantized_conv(const OpCall& call, std::span<const Type> output
     const Type &x = p.x, &w = p.w, &y = p.y;
     if (y.numel() == 0) return make_zeros(outputs);
     if (!runtime::has_vnni()) return prepare_plain_quantized_conv(call, outputs);
-    if (Prepared few = prepare_few_byte_rows(call, p)) return few;
+    if (Prepared few = prepare_without_packing(call, p)) return few;
     if (is_product_of_rows(p)) return prepare_product(call, p);
     const bool any_layout = x.layout == Layout::row_major && y.layout == Layout::row_major;
     const auto weights = [&](bool any) {
