@@ -11,6 +11,7 @@
 //   store_first(to, x, n)   the first n lanes
 //   floats_of(halves), halves_of(floats)   float16; to the nearest, ties to even
 //   floats_of_bytes<part>(bytes)   the part-th lanes of 16 int8
+//   pairs_of_bytes(from)    twice as many int8 as there are lanes, as int16
 //   pair_products(a, b)     lanes are two int16 each: the sum of both products, modulo 2^32
 
 enum class Rounding : int { nearest, down, up, to_zero };  // nearest: ties to even

@@ -35,6 +35,7 @@ MEGJIT_INLINE Floats floats_of_bytes(Bytes bytes) {
         part < 2 ? vmovl_s8(vget_low_s8((int8x16_t)bytes)) : vmovl_high_s8((int8x16_t)bytes);
     return vcvtq_f32_s32(part % 2 ? vmovl_high_s16(half) : vmovl_s16(vget_low_s16(half)));
 }
+MEGJIT_INLINE Ints pairs_of_bytes(const int8_t* from) { return (Ints)vmovl_s8(vld1_s8(from)); }
 MEGJIT_INLINE Ints pair_products(Ints a, Ints b) {
     const int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
     return (Ints)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));

@@ -33,6 +33,9 @@ MEGJIT_INLINE Floats floats_of_bytes(Bytes bytes) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32((__m128i)bytes));
 }
 MEGJIT_INLINE Ints ints_of(Naturals bytes) { return (Ints)_mm512_cvtepu8_epi32((__m128i)bytes); }
+MEGJIT_INLINE Ints pairs_of_bytes(const int8_t* from) {
+    return (Ints)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)from));
+}
 MEGJIT_INLINE Ints pair_products(Ints a, Ints b) {
     return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 }
@@ -67,6 +70,9 @@ template <int part>
 MEGJIT_INLINE Floats floats_of_bytes(Bytes bytes) {
     const __m128i all = (__m128i)bytes, own = part ? _mm_unpackhi_epi64(all, all) : all;
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(own));
+}
+MEGJIT_INLINE Ints pairs_of_bytes(const int8_t* from) {
+    return (Ints)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)from));
 }
 MEGJIT_INLINE Ints pair_products(Ints a, Ints b) {
     return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);

@@ -56,7 +56,10 @@ TensorRef BodyRecorder::add_input(const Type& type, runtime::Device& device) {
 ValueId BodyRecorder::capture(const TensorRef& tensor) {
     if (is_number(*tensor)) return graph_.add_constant(tensor);
     captured_.push_back(tensor);
-    return graph_.add_input(type_inside(*tensor), static_cast<int>(graph_.value_count()));
+    const ValueId input =
+        graph_.add_input(type_inside(*tensor), static_cast<int>(graph_.value_count()));
+    if (is_made_inside(*tensor)) computed_.emplace(input, tensor);
+    return input;
 }
 
 void BodyRecorder::note_refusal(const runtime::UserError& error) {
@@ -88,10 +91,34 @@ void BodyRecorder::on_read(runtime::Tensor& tensor) {
         if (outer_) outer_->on_read(tensor);
         return;
     }
+    if (const TensorRef known = computed(ValueId{tensor.trace.value}, tensor.device()))
+        return tensor.materialize(known->storage());
     refuse({.what = cat("the value of a ", to_string(tensor.type()), " tensor is read in ", what_),
             .why = "it is recorded before anything is computed",
             .fix = "for an if on it write F.cond or F.where, for a while F.while_loop",
             .at = runtime::user_line()});
+}
+
+// Tells whether the body has made the tensor of host data.
+bool BodyRecorder::is_made_inside(const runtime::Tensor& tensor) const {
+    return tensor.id() >= first_inside_id_ && tensor.has_data() && tensor.storage()->is_owned() &&
+           !runtime::state_of(tensor);
+}
+
+TensorRef BodyRecorder::computed(ValueId value, runtime::Device& device) {
+    const auto [place, is_new] = computed_.try_emplace(value);
+    if (!is_new) return place->second;
+    const Node& node = graph_.producer(value);
+    if (node.kind == NodeKind::constant) return computed_[value] = node.constant;
+    if (node.kind != NodeKind::op) return {};
+    runtime::Tensors inputs;
+    for (const ValueId input : node.inputs) {
+        inputs.push_back(computed(input, device));
+        if (!inputs.back()) return {};
+    }
+    const runtime::Results results = runtime::compute(*node.op, node.attrs, inputs, &device);
+    for (size_t i = 0; i < results.size(); ++i) computed_[node.outputs[i]] = results[i];
+    return computed_[value];
 }
 
 runtime::Message BodyRecorder::leak_of(const runtime::Tensor& tensor, std::string where) {

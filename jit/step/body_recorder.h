@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "jit/step/graph_tracer.h"
@@ -53,6 +54,10 @@ public:
 
 private:
     ValueId capture(const TensorRef& tensor) override;
+    bool is_made_inside(const runtime::Tensor& tensor) const;
+    // Computes a value that follows from what the body makes of numbers, such as sizes. Null for
+    // others.
+    TensorRef computed(ValueId value, runtime::Device& device);
 
     const std::string what_;
     const uint64_t first_inside_id_;  // tensors made since have this id or a later one
@@ -65,6 +70,7 @@ private:
     Graph graph_;
     std::vector<ValueId> inputs_;
     std::vector<TensorRef> captured_;
+    std::unordered_map<ValueId, TensorRef> computed_;  // null: its value is not known
 };
 
 }  // namespace megjit::jit

@@ -2,6 +2,8 @@
 // reads, marks for the planner, and parts that are not recorded.
 #include <optional>
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include "jit/trace/recorder.h"
@@ -109,6 +111,12 @@ void bind_trace_notes(nb::module_& m) {
         if (Recorder* recorder = Recorder::running()) recorder->gives_extents = value;
     }, "Whether what is read of extents from here on is given to an op (note_given).");
     m.def("is_tracing", [] { return runtime::context().tracer != nullptr; });
+    m.def("running_trace", []() -> std::optional<std::pair<int, bool>> {
+        const Session* session = Session::running();
+        if (!session) return std::nullopt;
+        const jit::PipelineOptions& options = session->function().options.pipeline;
+        return std::pair(options.opt_level, options.exact);
+    }, "Of the trace that runs: its opt_level, and whether its numerics are exact. None: none runs.");
     // A body turns some host values into tensors in every call (an optimizer's learning rate): a
     // call without the body asks `getter` for the tensor.
     m.def("note_getter", [](const Handle& tensor, nb::object getter) {

@@ -1082,6 +1082,11 @@ def set_gives_extents(arg: bool, /) -> None:
 
 def is_tracing() -> bool: ...
 
+def running_trace() -> tuple[int, bool] | None:
+    """
+    Of the trace that runs: its opt_level, and whether its numerics are exact. None: none runs.
+    """
+
 def note_getter(arg0: Tensor, arg1: object, /) -> None: ...
 
 def is_capturing() -> bool: ...

@@ -6,10 +6,14 @@
 //          c_t = f * c_{t-1} + i * g      h_t = o * tanh(c_t)
 //          rounded: the product reads h_{t-1} of all n at the nearest of 256 numbers between
 //          their extrema, as dynamic quantization does
+//   lstm_of_bytes: as lstm, rounded, with W = int8 times a scale for each column: the product adds
+//          level * W in int32, and is converted once
 //   gru:   q_t = h_{t-1} W' + b has a bias b of its own, as r scales only a part of q_t
 //          r, z = sigmoid of the first two thirds of gates_t + q_t
 //          n = tanh(g + r * u), where g and u are the last thirds of gates_t and q_t
 //          h_t = n + z * (h_{t-1} - n)
+//   gru_reset_first: r scales h_{t-1} before its product with the last third of W
+//          n = tanh(g + (r * h_{t-1}) W' + b)
 // Backward computes dp_t (for gru also dq_t) step by step; the gradient of W is then one product
 // over all steps.
 // Source: Elman 1990, "Finding Structure in Time"; Hochreiter & Schmidhuber 1997, "Long Short-Term
@@ -19,7 +23,7 @@
 // Rules: L1 all operands have one floating dtype    L2 gates are [steps, n, chunks * hidden] and
 //        w_hh is [chunks * hidden, hidden], chunks 1, 3 or 4    L3 there is a step
 //        L4 a state is [n, hidden], a bias [chunks * hidden], values of all steps [steps, n, ...]
-//        L5 the nonlinearity is tanh or relu
+//        L5 the nonlinearity is tanh or relu    L6 lstm_of_bytes: w_hh is int8, the rest float32
 #include "runtime/ops/builders.h"
 #include "runtime/ops/loop.h"
 #include "runtime/ops/window.h"
@@ -42,8 +46,10 @@ struct RecurrentShape {
 // Reads the sizes from operands 0 and 1: gates (or what lies like them) and w_hh.
 RecurrentShape recurrent_shape(const OpCall& call, int64_t chunks) {
     const Type &gates = call.inputs[0], &w = call.inputs[1];
+    const bool of_bytes = w.dtype == DType::i8;
     for (const Type& input : call.inputs)
-        if (!is_floating(gates.dtype) || input.dtype != gates.dtype)
+        if (!is_floating(gates.dtype) ||
+            (input.dtype != gates.dtype && !(of_bytes && &input == &w)))
             refuse(call, "all operands have one floating dtype", "cast them", ErrorKind::type);
     if (gates.rank() != 3 || w.rank() != 2 || w.shape[0] != chunks * w.shape[1] ||
         gates.shape[2] != w.shape[0])
@@ -88,6 +94,14 @@ std::vector<Type> infer_lstm(const OpCall& call) {
     return {s.all, s.all, s.gates};
 }
 
+std::vector<Type> infer_lstm_of_bytes(const OpCall& call) {
+    if (call.inputs[1].dtype != DType::i8 || call.inputs[0].dtype != DType::f32)
+        refuse(call, "w_hh is int8, the rest float32", "quantize w_hh", ErrorKind::type);
+    const RecurrentShape s = recurrent_shape(call, kLstmChunks);
+    check_recurrent(call, 2, {&s.one, &s.one, &s.bias});
+    return {s.all, s.all};
+}
+
 std::vector<Type> infer_lstm_grad(const OpCall& call) {
     const RecurrentShape s = recurrent_shape(call, kLstmChunks);
     check_recurrent(call, 2, {&s.one, &s.all, &s.all});
@@ -102,6 +116,8 @@ std::vector<Type> infer_gru(const OpCall& call) {
     check_recurrent(call, 2, {&s.one, &s.bias});
     return {s.all, s.gates, s.all};
 }
+
+std::vector<Type> infer_gru_reset_first(const OpCall& call) { return {infer_gru(call)[0]}; }
 
 std::vector<Type> infer_gru_grad(const OpCall& call) {
     const RecurrentShape s = recurrent_shape(call, kGruChunks);
@@ -187,8 +203,12 @@ TensorRef within_bytes(const TensorRef& x) {
     return build::op("minimum", {least, build::number(255, x)});
 }
 
+struct Levels {
+    TensorRef level, scale;  // whole numbers, 0 for 0; what 1 stands for
+};
+
 // The nearest of 256 numbers in equal distances, from the least to the largest element, or 0.
-TensorRef rounded_to_8_bits(const TensorRef& x) {
+Levels levels_of(const TensorRef& x) {
     const TensorRef zero = build::number(0, x);
     const auto extremum = [&](const char* reduce, const char* with_zero) {
         return build::op(with_zero,
@@ -201,7 +221,22 @@ TensorRef rounded_to_8_bits(const TensorRef& x) {
                         build::where(build::op("equal", {step, zero}), build::number(1, x), step),
                     origin = rounded_to_even(within_bytes(build::neg(build::div(low, scale)))),
                     level = within_bytes(build::add(rounded_to_even(build::div(x, scale)), origin));
-    return build::mul(build::sub(level, origin), scale);
+    return {build::sub(level, origin), scale};
+}
+
+TensorRef rounded_to_8_bits(const TensorRef& x) {
+    const Levels levels = levels_of(x);
+    return build::mul(levels.level, levels.scale);
+}
+
+// Gives h and c of a step, and the gates behind their functions.
+Tensors lstm_step(const TensorRef& p, const TensorRef& c_before) {
+    Tensors a = chunks_of(p, kLstmChunks);
+    for (size_t chunk = 0; chunk < a.size(); ++chunk)
+        a[chunk] = build::op(chunk == 2 ? "tanh" : "sigmoid", {a[chunk]});
+    const TensorRef c = build::add(build::mul(a[1], c_before), build::mul(a[0], a[2])),
+                    y = build::mul(a[3], build::op("tanh", {c}));
+    return {y, c, joined(a, 1)};
 }
 
 Loop lstm_loop(const OpCall& call, Operands inputs) {
@@ -211,12 +246,22 @@ Loop lstm_loop(const OpCall& call, Operands inputs) {
         .is_reverse = call.flag("reverse"),
         .step = [w = inputs[1], is_rounded = call.flag("rounded")](Operands carries, Operands x) {
         const TensorRef h = is_rounded ? rounded_to_8_bits(carries[0]) : carries[0];
-        Tensors a = chunks_of(build::add(x[0], from_state(h, w)), kLstmChunks);
-        for (size_t chunk = 0; chunk < a.size(); ++chunk)
-            a[chunk] = build::op(chunk == 2 ? "tanh" : "sigmoid", {a[chunk]});
-        const TensorRef c = build::add(build::mul(a[1], carries[1]), build::mul(a[0], a[2])),
-                        y = build::mul(a[3], build::op("tanh", {c}));
-        return Tensors{y, c, y, c, joined(a, 1)};
+        const Tensors made = lstm_step(build::add(x[0], from_state(h, w)), carries[1]);
+        return Tensors{made[0], made[1], made[0], made[1], made[2]};
+    }};
+}
+
+Loop lstm_of_bytes_loop(const OpCall& call, Operands inputs) {
+    return {.carries = {inputs[2], inputs[3]},
+            .slices = {inputs[0]},
+            .is_reverse = call.flag("reverse"),
+            .step = [w = build::cast(inputs[1], DType::i32), scale = inputs[4]](Operands carries,
+                                                                                Operands x) {
+        const Levels h = levels_of(carries[0]);
+        const TensorRef sums = from_state(build::cast(h.level, DType::i32), w),
+                        p = build::mul(build::cast(sums, DType::f32), build::mul(scale, h.scale));
+        const Tensors made = lstm_step(build::add(x[0], p), carries[1]);
+        return Tensors{made[0], made[1], made[0], made[1]};
     }};
 }
 
@@ -260,6 +305,29 @@ Loop gru_loop(const OpCall& call, Operands inputs) {
                         n = build::op("tanh", {build::add(p[2], build::mul(r, q[2]))}),
                         h = build::add(n, build::mul(z, build::sub(before, n)));
         return Tensors{h, h, joined(std::array{r, z, n}, 1), q[2]};
+    }};
+}
+
+Loop gru_reset_first_loop(const OpCall& call, Operands inputs) {
+    const int64_t hidden = call.inputs[1].shape[1], two = 2 * hidden;
+    const auto part = [&](size_t operand, int64_t lo, int64_t hi) {
+        return build::slice(inputs[operand], 0, lo, hi);
+    };
+    return {
+        .carries = {inputs[2]},
+        .slices = {inputs[0]},
+        .is_reverse = call.flag("reverse"),
+        .step = [w = part(1, 0, two), w_new = part(1, two, two + hidden), bias = part(3, 0, two),
+                 bias_new = part(3, two, two + hidden)](Operands carries, Operands x) {
+        const TensorRef& before = carries[0];
+        const Tensors p = chunks_of(x[0], kGruChunks),
+                      q = chunks_of(build::add(from_state(before, w), bias), 2);
+        const TensorRef r = build::op("sigmoid", {build::add(p[0], q[0])}),
+                        z = build::op("sigmoid", {build::add(p[1], q[1])}),
+                        inner = build::add(from_state(build::mul(r, before), w_new), bias_new),
+                        n = build::op("tanh", {build::add(p[2], inner)}),
+                        h = build::add(n, build::mul(z, build::sub(before, n)));
+        return Tensors{h, h};
     }};
 }
 
@@ -382,6 +450,15 @@ std::vector<OpDef> recurrent_ops() {
          .grad = grad_lstm,
          .loop = lstm_loop,
          .cost = cost_recurrent},
+        {.name = "lstm_of_bytes",
+         .doc =
+             "lstm with rounded = 1 and w_hh of int8: its product with whole levels of h is a sum in int32, times the "
+             "level's size and the column's scale, [4 * hidden]. h and c of each step.",
+         .inputs = {"gates", "w_hh", "h", "c", "scale"},
+         .attrs = {reverse},
+         .infer = infer_lstm_of_bytes,
+         .loop = lstm_of_bytes_loop,
+         .cost = cost_recurrent},
         {.name = "lstm_grad",
          .doc =
              "Gradients of lstm's gates and first c from those of h and, unless it is left out, of c of each step.",
@@ -403,6 +480,17 @@ std::vector<OpDef> recurrent_ops() {
          .infer = infer_gru,
          .grad = grad_gru,
          .loop = gru_loop,
+         .cost = cost_recurrent},
+        {.name = "gru_reset_first",
+         .doc =
+             "gru whose reset scales h before its product with the new gate's part of w_hh, as ONNX has it by default: h "
+             "of each step.",
+         .inputs = {"gates", "w_hh", "h", "b_hh"},
+         .attrs = {reverse},
+         .promotion = Promotion::floating,
+         .infer = infer_gru_reset_first,
+         .grad = grad_of_steps,
+         .loop = gru_reset_first_loop,
          .cost = cost_recurrent},
         {.name = "gru_grad",
          .doc =

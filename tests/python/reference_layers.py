@@ -113,6 +113,10 @@ def lstm(gates, w_hh, h, c, reverse=False, rounded=False):
     return y, cs, activations
 
 
+def lstm_of_bytes(gates, w_hh, h, c, scale, reverse=False):
+    return lstm(gates, w_hh * scale[:, None], h, c, reverse, rounded=True)[:2]
+
+
 def lstm_grad(activations, w_hh, c_first, c, dy, dc, reverse=False):
     """The gradients of the gates and of the first c."""
     dgates, dh, carried = np.zeros_like(activations), 0, 0
@@ -126,6 +130,16 @@ def lstm_grad(activations, w_hh, c_first, c, dy, dc, reverse=False):
         dgates[t] = np.concatenate(of_gates, -1)
         dh, carried = dgates[t] @ w_hh, total * f
     return dgates, carried
+
+
+def gru_reset_first(gates, w_hh, h, b_hh, reverse=False):
+    """h of all steps; r scales h before its product."""
+    y, two = np.zeros((*gates.shape[:2], w_hh.shape[1])), 2 * w_hh.shape[1]
+    for t in _in_time(len(gates), reverse):
+        r, z = np.split(sigmoid(gates[t][:, :two] + h @ w_hh[:two].T + b_hh[:two]), 2, axis=-1)
+        n = np.tanh(gates[t][:, two:] + (r * h) @ w_hh[two:].T + b_hh[two:])
+        y[t] = h = n + z * (h - n)
+    return y
 
 
 def gru(gates, w_hh, h, b_hh, reverse=False):

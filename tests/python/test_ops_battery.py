@@ -237,6 +237,16 @@ def grouped(a, b, ends):
     return np.concatenate([*rows, np.zeros((len(a) - ends[-1], b.shape[-1]))])
 
 
+def along_rows(x, w, scale, shift):
+    view = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), 9, 2)[..., ::2]
+    return np.einsum("nctk,ck->nct", view, w[:, 0]) * scale[:, None] + shift[:, None]
+
+
+def of_rows(x, w, scale, shift, dtype):
+    y = x[..., 0].astype(np.float64) @ w[..., 0].T * scale.astype(np.float64) + shift
+    return (y if dtype == "float32" else np.clip(np.rint(y), 0, 255))[..., None]
+
+
 def convolved(x, w):
     x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     view = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::2, ::1]
@@ -426,6 +436,12 @@ OTHERS = [
     Row("matmul_of_blocks", lambda x, w: x @ unblocked(w).T, (normal(3, 64), BLOCKS), {"bits": 4}, (0,), smooth=True, tolerance=1e-5),
     Row("quantized_conv", lambda x, w, s, b: np.clip(np.rint(np.maximum(convolved(x * 1.0, w * 1.0) * s + b[:, None, None], 0)), -128, 127),
         ((5 * IMAGE).astype(np.int8), (30 * KERNEL).astype(np.int8), np.float32([0.013]), normal(6)), {**CONV, "relu": 1}),
+    *(Row("quantized_conv", along_rows, (np.random.default_rng(4).integers(*limits, (2, 9, width)).astype(kind), (40 * normal(9, 1, 5)).astype(np.int8), between(0.001, 0.002, scales), normal(9)),
+        {"stride": 1, "padding": 0, "dilation": 2, "groups": 9, "dtype": "float32"}, tolerance=1e-5)
+        for kind, limits in (("uint8", (0, 255)), ("int8", (-128, 127))) for width in (9, 50) for scales in (1, 9)),
+    *(Row("quantized_conv", lambda x, w, s, b, dtype=dtype: of_rows(x, w, s, b, dtype),
+        (np.random.default_rng(3).integers(0, 255, (rows, 37, 1)).astype(np.uint8), (40 * normal(21, 37, 1)).astype(np.int8), between(0.001, 0.002, columns), normal(21)), {"stride": 1, "padding": 0, "dilation": 1, "dtype": dtype}, tolerance=1e-5)
+        for rows in (3, 20) for columns in (1, 21) for dtype in ("float32", "uint8")),
     Row("conv_epilogue", lambda x, w, b: np.maximum(convolved(x, w) + b, 0), (IMAGE, KERNEL, normal(6, 1, 1)), {**CONV, "epilogue": "bias relu"}, (0, 1, 2), tolerance=1e-5),
     Row("conv_backward_data", None, (normal(2, 6, 3, 5), KERNEL), {**CONV, "input_shape": (6, 5)}),
     Row("conv_backward_filter", None, (IMAGE, normal(2, 6, 3, 5)), {**CONV, "kernel": (3, 3)}),
@@ -468,6 +484,10 @@ OTHERS = [
     Row("lstm", lambda *x: R.lstm(*x, True), (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {"reverse": 1}, (1, 0, 2, 3), smooth=True),
     Row("lstm", lambda *x: R.lstm(*x, rounded=True), (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {"rounded": 1}),
     Row("lstm", lambda *x: R.lstm(*x, True, True), (normal(2, 33, 8), normal(8, 2), normal(33, 2), normal(33, 2, seed=1)), {"reverse": 1, "rounded": 1}),
+    Row("gru_reset_first", R.gru_reset_first, (normal(3, 2, 15), normal(15, 5), normal(2, 5), normal(15)), {}, (0, 1, 2, 3), smooth=True),
+    Row("gru_reset_first", lambda *x: R.gru_reset_first(*x, True), (normal(2, 9, 15), normal(15, 5), normal(9, 5), normal(15)), {"reverse": 1}, (0, 1, 2, 3)),
+    Row("lstm_of_bytes", R.lstm_of_bytes, (normal(3, 2, 20), (normal(20, 5) * 40).astype("int8"), normal(2, 5), normal(2, 5, seed=1), between(0.01, 0.02, 20)), {}),
+    Row("lstm_of_bytes", lambda *x: R.lstm_of_bytes(*x, True), (normal(2, 3, 160), (normal(160, 40) * 40).astype("int8"), normal(3, 40), normal(3, 40, seed=1), between(0.01, 0.02, 160)), {"reverse": 1}),
     Row("lstm_grad", lambda *x: R.lstm_grad(*x, True), (between(0.1, 0.9, 3, 2, 20), normal(20, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1), normal(3, 2, 5, seed=2)),
         {"reverse": 1}, (0, 1, 2, 3, 4, 5), tolerance=1e-5),
     Row("lstm_grad", lambda *x: R.lstm_grad(*x, 0 * x[3]), (between(0.1, 0.9, 3, 2, 20), normal(20, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1)), tolerance=1e-5),

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cpu/instructions.h"
+#include "backends/cpu/kernels/recurrent_cells.h"
 #include "runtime/host/parallel.h"
 
 namespace megjit::cpu { namespace {
@@ -181,12 +182,39 @@ Prepared prepare_wide_product(const MatmulProblem& p) {
     });
 }
 
+// Products of few rows with a matrix that lies transposed.
+Prepared prepare_few_rows(const MatmulProblem& p) {
+    const int64_t stride = ceil_div(p.k, kByteTerms) * kByteTerms;
+    return executable(
+        [m = p.m, n = p.n, k = p.k, stride](void* const* in, void* const* out, void* workspace) {
+        const auto* const a = static_cast<const int8_t*>(in[0]);
+        auto* const terms = static_cast<int16_t*>(workspace);
+        for (int64_t row = 0; row < m; ++row) {
+            std::copy_n(a + row * k, k, terms + row * stride);
+            std::fill_n(terms + row * stride + k, stride - k, int16_t{0});
+        }
+        multiply_byte_rows({.rows = m,
+                            .inner = k,
+                            .columns = n,
+                            .x = terms,
+                            .w = static_cast<const int8_t*>(in[1]),
+                            .sums = static_cast<int32_t*>(out[0])});
+    }, static_cast<size_t>(p.m * stride) * sizeof(int16_t));
+}
+
 }  // namespace
+
+bool is_product_of_few_bytes(const MatmulProblem& p, DType from, DType to) {
+    constexpr int64_t kMostRows = 32;
+    return from == DType::i8 && to == DType::i32 && p.batch.empty() && p.tb && !p.ta &&
+           p.m <= kMostRows;
+}
 
 Prepared prepare_integer_product(const MatmulProblem& problem, DType from, DType to) {
     const auto make = [&]<class T>(T) -> Prepared {
         return std::make_shared<const IntegerProductExecutable<T>>(problem, from == to);
     };
+    if (is_product_of_few_bytes(problem, from, to)) return prepare_few_rows(problem);
     switch (from) {
         case DType::i8: return make(int8_t{});
         case DType::u8: return make(uint8_t{});

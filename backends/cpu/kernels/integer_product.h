@@ -12,4 +12,8 @@ namespace megjit::cpu {
 Prepared prepare_integer_product(const runtime::MatmulProblem& problem, runtime::DType from,
                                  runtime::DType to);
 
+// Does prepare_integer_product take less time than any library, which would pack the matrix first?
+bool is_product_of_few_bytes(const runtime::MatmulProblem& problem, runtime::DType from,
+                             runtime::DType to);
+
 }  // namespace megjit::cpu

@@ -27,6 +27,8 @@ const RecurrentCells& recurrent_cells() {
     return cells;
 }
 
+constexpr int64_t kByteGrain = 192 << 10;  // this many weights of a byte are worth a thread
+
 // A few rows are multiplied by the weights as they lie there: packing 4 MB takes as long as reading
 // them for several steps, and a step of 1 x 64 states took 6.7 us with oneDNN's product, of which
 // 0.3 are arithmetic.
@@ -291,6 +293,141 @@ void run_rnn_grad(const Layer& l, In in, Out out, void* workspace) {
     });
 }
 
+// The steps of lstm_of_bytes: levels of h as whole numbers, their product, and the gates.
+class ByteLstm final : public runtime::Executable {
+public:
+    explicit ByteLstm(const OpCall& call)
+        : steps_(call.inputs[0].shape[0]),
+          n_(call.inputs[0].shape[1]),
+          hidden_(call.inputs[1].shape[1]),
+          reverse_(call.flag("reverse")) {}
+
+    size_t workspace_bytes() const override { return place_of_product() + 4 * floats(); }
+
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        const auto* const in = reinterpret_cast<const float* const*>(inputs);
+        float *const y = static_cast<float*>(outputs[0]), *const c =
+                                                              static_cast<float*>(outputs[1]);
+        const int64_t size = n_ * hidden_;
+        const float *h = in[2], *c_before = in[3];
+        for (int64_t k = 0; k < steps_; ++k) {
+            const int64_t at = (reverse_ ? steps_ - 1 - k : k) * size;
+            const float* const product = multiply(h, inputs, static_cast<char*>(workspace));
+            recurrent_cells().lstm(
+                {n_, hidden_, in[0] + 4 * at, product, c_before, y + at, c + at, nullptr});
+            h = y + at;
+            c_before = c + at;
+        }
+    }
+
+private:
+    size_t floats() const { return static_cast<size_t>(n_ * hidden_) * sizeof(float); }
+    int64_t stride() const { return (hidden_ + kByteTerms - 1) / kByteTerms * kByteTerms; }
+    size_t place_of_product() const {
+        return aligned(static_cast<size_t>(n_ * (hidden_ + stride())) * sizeof(int16_t));
+    }
+
+    const float* multiply(const float* h, void* const* inputs, char* work) const {
+        auto* const levels = reinterpret_cast<int16_t*>(work);
+        auto* const terms = levels + n_ * hidden_;
+        auto* const product = reinterpret_cast<float*>(work + place_of_product());
+        const float step = recurrent_cells().levels_of(n_ * hidden_, h, levels);
+        for (int64_t row = 0; row < n_; ++row) {
+            std::copy_n(levels + row * hidden_, hidden_, terms + row * stride());
+            std::fill_n(terms + row * stride() + hidden_, stride() - hidden_, int16_t{0});
+        }
+        multiply_byte_rows({.rows = n_,
+                            .inner = hidden_,
+                            .columns = 4 * hidden_,
+                            .x = terms,
+                            .w = static_cast<const int8_t*>(inputs[1]),
+                            .scale = static_cast<const float*>(inputs[4]),
+                            .step = step,
+                            .y = product});
+        return product;
+    }
+
+    int64_t steps_, n_, hidden_;
+    bool reverse_;
+};
+
+Prepared prepare_lstm_of_bytes(const OpCall& call, std::span<const Type> outputs) {
+    if (call.inputs[0].numel() == 0) return make_zeros(outputs);
+    return std::make_shared<const ByteLstm>(call);
+}
+
+// The steps of gru_reset_first: two products each, the second of what the first one has scaled.
+class GruResetFirst final : public runtime::Executable {
+public:
+    explicit GruResetFirst(const OpCall& call)
+        : steps_(call.inputs[0].shape[0]),
+          n_(call.inputs[0].shape[1]),
+          hidden_(call.inputs[1].shape[1]),
+          reverse_(call.flag("reverse")),
+          gates_(call, n_, Matrix{hidden_, 2 * hidden_, 1, hidden_}, false),
+          new_(call, n_, Matrix{hidden_, hidden_, 1, hidden_}, false) {}
+
+    size_t workspace_bytes() const override { return place_of_states() + 2 * states(); }
+
+    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
+                 void* workspace) const override {
+        const auto* const in = reinterpret_cast<const float* const*>(inputs);
+        char *const work = static_cast<char*>(workspace), *const second = work + place_of_new();
+        const float* const w_new = in[1] + 2 * hidden_ * hidden_;
+        gates_.each_part(in[1], work, [&](const PackedProduct::Part& of_gates) {
+            new_.each_part(w_new, second, [&](const PackedProduct::Part& of_new) {
+                const float* before = in[2];
+                for (int64_t k = 0; k < steps_; ++k) {
+                    const int64_t t = reverse_ ? steps_ - 1 - k : k;
+                    float* const y = static_cast<float*>(outputs[0]) + t * n_ * hidden_;
+                    step({of_gates, of_new, work, second}, in, t, before, y);
+                    before = y;
+                }
+            });
+        });
+    }
+
+private:
+    struct Parts {
+        const PackedProduct::Part &of_gates, &of_new;
+        char *work, *second;
+    };
+
+    void step(const Parts& parts, const float* const* in, int64_t t, const float* before,
+              float* y) const {
+        auto *const reset = reinterpret_cast<float*>(parts.work + place_of_states()),
+                    *const z = reset + states() / sizeof(float);
+        const float* const gates = in[0] + t * n_ * 3 * hidden_;
+        gates_.run(parts.of_gates, before, in[1], parts.work,
+                   [&](int64_t row, int64_t rows, const float* product) {
+            const int64_t at = row * hidden_;
+            recurrent_cells().gru_reset(
+                {rows, hidden_, gates + 3 * at, product, in[3], before + at, reset + at, z + at});
+        });
+        new_.run(parts.of_new, reset, in[1] + 2 * hidden_ * hidden_, parts.second,
+                 [&](int64_t row, int64_t rows, const float* product) {
+            const int64_t at = row * hidden_;
+            recurrent_cells().gru_new({rows, hidden_, gates + 3 * at, product, in[3] + 2 * hidden_,
+                                       before + at, z + at, y + at});
+        });
+    }
+
+    size_t states() const { return aligned(static_cast<size_t>(n_ * hidden_) * sizeof(float)); }
+    size_t place_of_new() const { return aligned(gates_.workspace_bytes()); }
+    size_t place_of_states() const { return aligned(place_of_new() + new_.workspace_bytes()); }
+
+    int64_t steps_, n_, hidden_;
+    bool reverse_;
+    PackedProduct gates_, new_;
+};
+
+Prepared prepare_gru_reset_first(const OpCall& call, std::span<const Type> outputs) {
+    if (Prepared converted = in_float32(call, outputs, prepare_gru_reset_first)) return converted;
+    if (call.inputs[0].numel() == 0) return make_zeros(outputs);
+    return std::make_shared<const GruResetFirst>(call);
+}
+
 Prepared prepare_recurrent(const OpCall& call, std::span<const Type> outputs) {
     if (Prepared converted = in_float32(call, outputs, prepare_recurrent)) return converted;
     if (call.inputs[0].numel() == 0) return make_zeros(outputs);
@@ -308,9 +445,21 @@ Prepared prepare_recurrent(const OpCall& call, std::span<const Type> outputs) {
 
 }  // namespace
 
+void multiply_byte_rows(const FewByteRows& p) {
+    parallel_for(p.columns, std::max<int64_t>(1, kByteGrain / (p.rows * p.inner)), 16,
+                 [&](int64_t lo, int64_t hi) {
+        FewByteRows part = p;
+        part.first = lo;
+        part.end = hi;
+        recurrent_cells().few_byte_rows(part);
+    });
+}
+
 void register_recurrent_kernels() {
     for (const char* op : {"rnn", "rnn_grad", "lstm", "lstm_grad", "gru", "gru_grad"})
         register_kernel(op, prepare_recurrent, [](const OpCall&) { return true; });
+    register_kernel("gru_reset_first", prepare_gru_reset_first, [](const OpCall&) { return true; });
+    register_kernel("lstm_of_bytes", prepare_lstm_of_bytes, [](const OpCall&) { return true; });
 }
 
 }  // namespace megjit::cpu

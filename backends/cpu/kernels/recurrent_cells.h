@@ -17,7 +17,7 @@ struct LstmStep {
     const float *gates, *product;  // [rows, 4 * hidden]
     const float* c_before;  // [rows, hidden], as y and c
     float *y, *c;
-    float* activations;  // [rows, 4 * hidden]
+    float* activations;  // [rows, 4 * hidden], or null
 };
 struct LstmGradStep {
     int64_t rows, hidden;
@@ -35,6 +35,21 @@ struct GruStep {
     const float* before;  // [rows, hidden], as y and scaled
     float *y, *scaled;
     float* activations;  // [rows, 3 * hidden]
+};
+// gru_reset_first between its products, and behind them. reset: r * before, [rows, hidden], as z.
+struct GruResetStep {
+    int64_t rows, hidden;
+    const float *gates, *product;  // [rows, 3 * hidden], [rows, 2 * hidden]
+    const float* bias;  // [2 * hidden]
+    const float* before;
+    float *reset, *z;
+};
+struct GruNewStep {
+    int64_t rows, hidden;
+    const float *gates, *product;  // [rows, 3 * hidden], [rows, hidden]
+    const float* bias;  // [hidden]
+    const float *before, *z;
+    float* y;
 };
 struct GruGradStep {
     int64_t rows, hidden;
@@ -68,13 +83,35 @@ struct FewRows {
     int64_t first, end;  // the columns that are wanted
 };
 
+// The same of whole numbers: sums in int32, times the column's scale and `step`, plus its shift.
+struct FewByteRows {
+    int64_t rows = 0, inner = 0, columns = 0;
+    const int16_t* x = nullptr;  // [rows, inner up to a multiple of kByteTerms, with zeros]
+    const int8_t* w = nullptr;  // [columns, inner]
+    const float* scale = nullptr;  // [columns], or one number
+    bool is_one_scale = false;
+    const float* shift = nullptr;  // [columns], added; null: zeros
+    float step = 1;
+    float* y = nullptr;  // [rows, columns]
+    int32_t* sums = nullptr;  // the sums themselves, in place of y
+    int64_t first = 0, end = 0;  // the columns that are wanted
+};
+constexpr int64_t kByteTerms = 32;
+
+void multiply_byte_rows(const FewByteRows& p);  // all columns, by several threads
+
 struct RecurrentCells {
+    // levels: whole numbers, 0 for 0 and for NaN; returns what 1 stands for (recurrent.cpp of ops).
+    float (*levels_of)(int64_t n, const float* x, int16_t* levels);
+    void (*few_byte_rows)(const FewByteRows&);
     // y: x at the nearest of 256 numbers between its extrema (runtime/ops/recurrent.cpp).
     void (*round_to_8_bits)(int64_t n, const float* x, float* y);
     void (*few_rows)(const FewRows&);
     void (*lstm)(const LstmStep&);
     void (*lstm_grad)(const LstmGradStep&);
     void (*gru)(const GruStep&);
+    void (*gru_reset)(const GruResetStep&);
+    void (*gru_new)(const GruNewStep&);
     void (*gru_grad)(const GruGradStep&);
     void (*rnn)(const RnnStep&);
     void (*rnn_grad)(const RnnGradStep&);

@@ -44,7 +44,7 @@ void lstm(const LstmStep& s) {
                 const int64_t at = four + k * hidden + j;
                 p[k] = get(s.gates + at, count) + get(s.product + at, count);
                 p[k] = k == 2 ? math::tanh(p[k]) : sigmoid(p[k]);
-                put(s.activations + at, p[k], count);
+                if (s.activations) put(s.activations + at, p[k], count);
             }
             const F32 c = p[1] * get(s.c_before + state + j, count) + p[0] * p[2];
             put(s.c + state + j, c, count);
@@ -97,6 +97,32 @@ void gru(const GruStep& s) {
             put(s.y + at, n + z * (get(s.before + at, count) - n), count);
         });
     }
+}
+
+void gru_reset(const GruResetStep& s) {
+    const int64_t hidden = s.hidden;
+    for (int64_t row = 0; row < s.rows; ++row)
+        each_vector(hidden, [&](int64_t j, int count) {
+            const int64_t at = row * hidden + j;
+            F32 gates[2];
+            for (int64_t k = 0; k < 2; ++k)
+                gates[k] = sigmoid(get(s.gates + (3 * row + k) * hidden + j, count) +
+                                   (get(s.product + (2 * row + k) * hidden + j, count) +
+                                    get(s.bias + k * hidden + j, count)));
+            put(s.reset + at, gates[0] * get(s.before + at, count), count);
+            put(s.z + at, gates[1], count);
+        });
+}
+
+void gru_new(const GruNewStep& s) {
+    const int64_t hidden = s.hidden;
+    for (int64_t row = 0; row < s.rows; ++row)
+        each_vector(hidden, [&](int64_t j, int count) {
+            const int64_t at = row * hidden + j;
+            const F32 inner = get(s.product + at, count) + get(s.bias + j, count),
+                      n = math::tanh(get(s.gates + (3 * row + 2) * hidden + j, count) + inner);
+            put(s.y + at, n + get(s.z + at, count) * (get(s.before + at, count) - n), count);
+        });
 }
 
 void gru_grad(const GruGradStep& s) {
@@ -152,15 +178,15 @@ constexpr int lane_of_pair(int size, int i, bool second) {
     return group / groups * kLanes + group % groups * size + i % half + (second ? half : 0);
 }
 
-template <int size, int... i>
-Floats halved(Floats a, Floats b, std::integer_sequence<int, i...>) {
+template <int size, class V, int... i>
+V halved(V a, V b, std::integer_sequence<int, i...>) {
     return __builtin_shufflevector(a, b, lane_of_pair(size, i, false)...) +
            __builtin_shufflevector(a, b, lane_of_pair(size, i, true)...);
 }
 
 // Halves groups of `size` lanes of 2 * size vectors until each of kLanes sums is one lane.
-template <int size>
-void halve(Floats* sums) {
+template <int size, class V>
+void halve(V* sums) {
     if constexpr (size > 1) {
 #pragma GCC unroll 8
         for (int i = 0; i < size / 2; ++i)
@@ -217,7 +243,12 @@ void few_rows(const FewRows& p) {
 
 F32 within_bytes(F32 x) { return min(max(x, splat(0.0f)), splat(255.0f)); }
 
-void round_to_8_bits(int64_t n, const float* x, float* y) {
+struct Levels {
+    F32 scale, origin;
+};
+
+// The 256 numbers in equal distances between the extrema and 0.
+Levels levels_between_extrema(int64_t n, const float* x) {
     F32 least = splat(0.0f), largest = least;  // load_some gives zeros
     each_vector(n, [&](int64_t i, int count) {
         const F32 part = get(x + i, count);
@@ -231,20 +262,130 @@ void round_to_8_bits(int64_t n, const float* x, float* y) {
     }
     const F32 step = (high - low) / 255.0, scale = select(eq(step, splat(0.0f)), splat(1.0f), step),
               origin = round_even(within_bytes(-(low / scale)));
+    return {scale, origin};
+}
+
+F32 level_of(F32 x, const Levels& l) {
+    return within_bytes(round_even(x / l.scale) + l.origin) - l.origin;
+}
+
+void round_to_8_bits(int64_t n, const float* x, float* y) {
+    const Levels l = levels_between_extrema(n, x);
     each_vector(n, [&](int64_t i, int count) {
-        const F32 level = within_bytes(round_even(get(x + i, count) / scale) + origin);
-        put(y + i, (level - origin) * scale, count);
+        put(y + i, level_of(get(x + i, count), l) * l.scale, count);
     });
+}
+
+float levels_of(int64_t n, const float* x, int16_t* levels) {
+    typedef int16_t Narrow __attribute__((vector_size(2 * kLanes)));
+    const Levels l = levels_between_extrema(n, x);
+    each_vector(n, [&](int64_t i, int count) {
+        const F32 level = level_of(get(x + i, count), l);
+        const F32 known = select(eq(level, level), level, splat(0.0f));
+        const Narrow narrow = __builtin_convertvector(to_int(known).v, Narrow);
+        std::memcpy(levels + i, &narrow, static_cast<size_t>(count) * sizeof(int16_t));
+    });
+    return l.scale.v[0];
+}
+
+// ---- products of few rows of whole numbers
+
+constexpr int kTerms = 2 * kLanes;
+
+constexpr int kRowsAtOnce = kLanes == 16 ? 3 : 1;  // their sums stay in registers
+
+// Adds the products of rows of x with kAtOnce rows of w, by lane, from term k on.
+template <int count>
+__attribute__((always_inline)) inline void add_byte_products(const int16_t* x, int64_t stride,
+                                                             const int8_t* const* rows, int64_t k,
+                                                             Uints (&sums)[count][kAtOnce]) {
+    Ints factors[count];
+#pragma GCC unroll 3
+    for (int r = 0; r < count; ++r) factors[r] = load<Ints>(x + r * stride);
+#pragma GCC unroll 8
+    for (int j = 0; j < kAtOnce; ++j) {
+        const Ints w = pairs_of_bytes(rows[j] + k);
+#pragma GCC unroll 3
+        for (int r = 0; r < count; ++r) sums[r][j] += (Uints)pair_products(factors[r], w);
+    }
+}
+
+// Gives the sums of kAtOnce columns, which lie kLanes apart for the rows, by lane.
+template <int count>
+void byte_products(const int16_t* x, int64_t stride, const int8_t* const* rows, int64_t inner,
+                   Uints* sums) {
+    Uints lanes[count][kAtOnce] = {};
+    int64_t k = 0;
+    for (; k + kTerms <= inner; k += kTerms)
+        add_byte_products<count>(x + k, stride, rows, k, lanes);
+    if (k < inner) {
+        int8_t last[kAtOnce][kTerms] = {};
+        const int8_t* parts[kAtOnce];
+        for (int j = 0; j < kAtOnce; ++j) {
+            std::memcpy(last[j], rows[j] + k, static_cast<size_t>(inner - k));
+            parts[j] = last[j];
+        }
+        add_byte_products<count>(x + k, stride, parts, 0, lanes);
+    }
+#pragma GCC unroll 3
+    for (int r = 0; r < count; ++r)
+#pragma GCC unroll 8
+        for (int j = 0; j < kAtOnce; ++j) sums[r * kLanes + j] = lanes[r][j];
+}
+
+void put_sums(const FewByteRows& p, int64_t row, int64_t column, int count, Ints sums) {
+    const int64_t at = row * p.columns + column;
+    if (p.sums) {
+        store_some(p.sums + at, I32{sums}, count);
+        return;
+    }
+    const F32 scale = p.is_one_scale ? splat(*p.scale) : get(p.scale + column, count);
+    F32 y = to_float(I32{sums}) * (scale * splat(p.step));
+    if (p.shift) y = y + get(p.shift + column, count);
+    put(p.y + at, y, count);
+}
+
+// Computes `columns` columns, at most kLanes, whose rows of w are given.
+template <int count>
+void byte_rows(const FewByteRows& p, int64_t row, int64_t column, int columns,
+               const int8_t* const* rows) {
+    const int64_t stride = (p.inner + kByteTerms - 1) / kByteTerms * kByteTerms;
+    Uints sums[count * kLanes];
+    for (int j = 0; j < kLanes; j += kAtOnce)
+        byte_products<count>(p.x + row * stride, stride, rows + j, p.inner, sums + j);
+    for (int r = 0; r < count; ++r) {
+        halve<kLanes>(sums + r * kLanes);
+        put_sums(p, row + r, column, columns, (Ints)sums[r * kLanes]);
+    }
+}
+
+void few_byte_rows(const FewByteRows& p) {
+    const int8_t* rows[kLanes];
+    for (int64_t column = p.first; column < p.end; column += kLanes) {
+        const int64_t left = p.end - column;
+        const int columns = static_cast<int>(left < kLanes ? left : kLanes);
+        for (int j = 0; j < kLanes; ++j)  // behind the last one: the last one again
+            rows[j] = p.w + (column + (j < columns ? j : columns - 1)) * p.inner;
+        int64_t row = 0;
+        for (; row + kRowsAtOnce <= p.rows; row += kRowsAtOnce)
+            byte_rows<kRowsAtOnce>(p, row, column, columns, rows);
+        if (p.rows - row == 2) byte_rows<2>(p, row, column, columns, rows);
+        else if (p.rows - row == 1) byte_rows<1>(p, row, column, columns, rows);
+    }
 }
 
 }  // namespace
 
 RecurrentCells recurrent_cells() {
-    return {.round_to_8_bits = round_to_8_bits,
+    return {.levels_of = levels_of,
+            .few_byte_rows = few_byte_rows,
+            .round_to_8_bits = round_to_8_bits,
             .few_rows = few_rows,
             .lstm = lstm,
             .lstm_grad = lstm_grad,
             .gru = gru,
+            .gru_reset = gru_reset,
+            .gru_new = gru_new,
             .gru_grad = gru_grad,
             .rnn = rnn,
             .rnn_grad = rnn_grad};

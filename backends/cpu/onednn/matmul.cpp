@@ -129,7 +129,8 @@ Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
     const DType dtype = call.inputs[0].dtype;
     if (dtype == DType::f64) return prepare_matrix_products(p, dtype);
     if (!is_floating(dtype)) {
-        if (dtype != DType::i8 || !runtime::has_vnni())
+        if (dtype != DType::i8 || !runtime::has_vnni() ||
+            is_product_of_few_bytes(p, dtype, y.dtype))
             return prepare_integer_product(p, dtype, y.dtype);
     } else if (!computes_natively(dtype)) {
         return in_float32(call, outputs, prepare_matmul);

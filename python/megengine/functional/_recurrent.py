@@ -18,7 +18,8 @@ def recurrent_layer(
     backwards: bool,
     rounded: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Returns the outputs [time, batch, hidden] and the last state, (h, c) of "lstm", (h,) of "gru", "tanh" and "relu".
+    """Returns the outputs [time, batch, hidden] and the last state, (h, c) of "lstm", (h,) of "gru", "gru_reset_first",
+    whose reset scales states before their product, "tanh" and "relu".
 
     x: [time, batch, features]. state: the first state, None for zeros. weights: those of `RNNCell`,
     `LSTMCell` and `GRUCell`, with both biases or none. backwards: whether to go from the last step
@@ -26,7 +27,8 @@ def recurrent_layer(
     Autocasting leaves the steps in the high precision.
     """
     bias = bias_ih
-    if mode != "gru" and bias_ih is not None and bias_hh is not None:
+    is_gru = mode in ("gru", "gru_reset_first")
+    if not is_gru and bias_ih is not None and bias_hh is not None:
         bias = ops.add(bias_ih, bias_hh)
     gates, weight_hh = _to_high(linear(x, weight_ih, bias)), _to_high(weight_hh)
     shape = (gates._tuple_shape[1], weight_hh._tuple_shape[1])
@@ -43,9 +45,11 @@ def recurrent_layer(
     ]
     if mode == "lstm":
         steps = ops.lstm(gates, weight_hh, *first, reverse=int(backwards), rounded=int(rounded))[:2]
-    elif mode == "gru":
+    elif is_gru:
         bias_hh = zeros(weight_hh._tuple_shape[0]) if bias_hh is None else _to_high(bias_hh)
-        steps = ops.gru(gates, weight_hh, first[0], bias_hh, reverse=int(backwards))[:1]
+        given = gates, weight_hh, first[0], bias_hh
+        is_usual = mode == "gru"
+        steps = ops.gru(*given, reverse=int(backwards))[:1] if is_usual else (ops.gru_reset_first(*given, reverse=int(backwards)),)
     else:
         y = ops.rnn(gates, weight_hh, *first, nonlinearity=mode, reverse=int(backwards))
         steps = (y,)

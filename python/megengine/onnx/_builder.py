@@ -29,7 +29,8 @@ class Operand:
     """A value of the ONNX graph. array: its elements, if known. shape: None if it is not known;
     None also stands for extents that differ from call to call. dtype: our dtype, "" if unknown.
     is_of_sizes: it follows from extents and constants alone.
-    narrow: TensorProto's number of the dtype in the file, if a wider one holds it.
+    narrow: TensorProto's number of the dtype in the file, if a wider one holds it. maker: the
+    `Application` whose result it is.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Operand:
     is_of_sizes: bool = False
     narrow: int = 0
     is_tensor: bool = True  # otherwise a sequence, or an optional value
+    maker: Any = None
 
     def hold(self, array: np.ndarray) -> None:
         """Holds a known value."""

@@ -140,12 +140,13 @@ def _holds_graphs(op: str) -> Callable[..., Any]:
 @_holds_graphs("If")
 def _if(holder: Holder) -> fx.Node:
     """Converts an If whose condition is not known; otherwise the nodes of a branch have replaced
-    it.
+    it. A condition on sizes is a number of the host, by which each call takes a branch.
     """
     call = holder.loader.builder.call
     given = holder.needed()
+    is_of_sizes = given[0].is_of_sizes
     (condition,) = holder.tensors(given)
-    if given[0].shape != ():
+    if given[0].shape != () and not is_of_sizes:
         condition = call(F.reshape, condition, ())
     branches = {name: holder.load(name) for name in ("then_branch", "else_branch")}
     for inner in branches.values():
@@ -154,7 +155,8 @@ def _if(holder: Holder) -> fx.Node:
     pairs = zip(*([inner.result(info.name) for info in inner.graph.output] for inner in branches.values()), strict=True)
     are_alike = all(one.shape is not None and None not in one.shape and (one.dtype, one.shape) == (other.dtype, other.shape) for one, other in pairs)
     name = holder.node.output[0] if len(holder.node.output) == 1 else ""
-    return call(F.cond if are_alike else loops.branch, condition, *modules, *holder.outside, name=name)
+    taken = loops.branch_by_size if is_of_sizes else F.cond if are_alike else loops.branch
+    return call(taken, condition, *modules, *holder.outside, name=name)
 
 
 @_holds_graphs("Scan")

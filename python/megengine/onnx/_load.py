@@ -270,7 +270,7 @@ class Loader:
             return
         self._name_results(node, made, application.gives_several())
         for name in filter(None, node.output):
-            self.values[name].is_of_sizes = application.is_of_sizes
+            self.values[name].is_of_sizes, self.values[name].maker = application.is_of_sizes, application
 
     def _name_results(self, node: Any, made: fx.Node, is_sequence: bool) -> None:
         """Names the results. is_sequence: whether they are a sequence, even of one result."""

@@ -17,6 +17,7 @@ from .. import fx
 from ..core._registry import enters
 from ._builder import Builder, Operand
 from ._folding import OF_SIZES
+from ._of_bytes import linear_sums, real_sums, rounded_sums
 from ._read import name_of as name_of_op
 from .functions import COUNTERPARTS, quantized, recurrent
 from .functions._table import axis_of, dtype_of
@@ -192,6 +193,15 @@ def _clip(a: Application) -> fx.Node | None:
     return a.call(F.clip, a.tensor(0), *bounds)
 
 
+@simple("Pow")
+def _power(a: Application) -> fx.Node | None:
+    """A known exponent is a number of the call, though it is a tensor of the file: many have formulas of their own."""
+    exponent = a.inputs[1].array
+    if exponent is None or exponent.size != 1 or exponent.ndim > len(a.inputs[0].shape or ()):
+        return None
+    return a.call(COUNTERPARTS["Pow"].function, a.tensor(0), exponent.reshape(()).item())
+
+
 @simple("Cast")
 def _cast(a: Application) -> Operand | fx.Node | None:
     dtype = dtype_of(a.attrs["to"])
@@ -210,10 +220,16 @@ def _cast_like(a: Application) -> fx.Node | None:
 
 
 @simple("QuantizeLinear")
-def _quantize_linear(a: Application) -> None:
-    """Gives the result the dtype of the zero point."""
+def _quantize_linear(a: Application) -> fx.Node | None:
+    """Gives the result the dtype of the zero point; sums of bytes are rounded where they are made."""
     if len(a.inputs) > 2 and a.inputs[2] is not None and a.inputs[2].narrow:
         a.attrs["output_dtype"] = a.inputs[2].narrow
+    return rounded_sums(a)
+
+
+@simple("QLinearConv", "QLinearMatMul")
+def _sums_of_bytes(a: Application) -> fx.Node | None:
+    return linear_sums(a)
 
 
 @simple("LeakyRelu")
@@ -327,6 +343,8 @@ def _conv(a: Application) -> fx.Node | None:
     """Converts Conv; here weights of groups have a leading axis for these, and biases the axes of
     the result.
     """
+    if (of_bytes := real_sums(a)) is not None:
+        return of_bytes
     w, bias, groups = a.inputs[1], a.input(2), a.attrs.get("group", 1)
     dims = len(w.shape or ()) - 2
     padding = _even_padding(a, dims) if 1 <= dims <= 3 else None
@@ -386,25 +404,39 @@ def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b:
 
 @simple("com.microsoft.DynamicQuantizeLSTM")
 def _recurrent_of_8_bits(a: Application) -> fx.Node | None:
-    """Converts recurrent layers of 8 bits; constant weights are stored as real numbers, so that no
-    call converts them.
+    """Converts recurrent layers of 8 bits. Constant weights stay bytes where our op takes them;
+    others are stored as real numbers, so that no call converts them.
     """
-    known = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
+    known: list[Any] = [operand and operand.array for operand in map(a.input, (1, 8, 9, 2, 10, 11))]
     if any(array is None for array in known):
         return None
-    w, r = (replace(a.inputs[k], array=recurrent.real_weights(*rows)) for k, rows in ((1, known[:3]), (2, known[3:])))
     b = a.input(3)
     directions = 2 if a.attrs.get("direction") == "bidirectional" else 1
     modes = [recurrent.mode_of("LSTM", number, **a.attrs) for number in range(directions)]
+    states = [a.input(place) and a.tensor(place) for place in (5, 6)]
+    more = {key: a.attrs[key] for key in ("direction",) if key in a.attrs}
     is_whole = None not in modes and _have_full_length(a) and a.input(7) is None and (b is None or b.array is not None)
+    if is_whole and all(array.dtype == np.int8 for array in known[::3]) and not known[2].any() and not known[5].any():
+        rows = [_bytes_laid_out(a, number, b) for number in range(directions)]
+        return a.call(recurrent.layers_of_bytes, a.tensor(0), states, rows, **more)
+    w, r = (replace(a.inputs[k], array=recurrent.real_weights(*rows)) for k, rows in ((1, known[:3]), (2, known[3:])))
     if is_whole:
         rows = [_laid_out(a.builder, "LSTM", number, w, r, b) for number in range(directions)]
-        states = [a.input(place) and a.tensor(place) for place in (5, 6)]
-        more = {key: a.attrs[key] for key in ("direction",) if key in a.attrs}
         return a.call(recurrent.layers, a.tensor(0), states, rows, modes=modes, rounded=True, **more)
     weights = [a.builder.store(operand.name, operand.array) for operand in (w, r)]
     others = [a.input(place) and a.tensor(place) for place in range(3, 8)]
     return a.call(recurrent.lstm_of_rounded, a.tensor(0), *weights, *others, **a.attrs)
+
+
+def _bytes_laid_out(a: Application, number: int, b: Operand | None) -> list[fx.Node | None]:
+    w, r, w_scale, r_scale = (a.inputs[place] for place in (1, 2, 8, 10))
+    key = ("DynamicQuantizeLSTM", number, *(operand.name for operand in (w, r, w_scale, r_scale)), b and b.name)
+    if key not in a.builder.laid_out:
+        arrays = recurrent.bytes_laid_out(number, w.array, w_scale.array, r.array, r_scale.array, None if b is None else b.array)
+        names = [w.name, f"{w.name}_columns", w_scale.name, r.name, r_scale.name, b.name if b is not None else f"{r.name}_bias"]
+        names = [f"{name}_reverse" if number else name for name in names]
+        a.builder.laid_out[key] = [a.builder.store(name, array) for name, array in zip(names, arrays, strict=True)]
+    return a.builder.laid_out[key]
 
 
 @simple("MaxPool", "AveragePool")
@@ -448,6 +480,8 @@ def _softmax(a: Application) -> fx.Node | None:
 
 @simple("MatMul")
 def _matmul(a: Application) -> fx.Node | None:
+    if (of_bytes := real_sums(a)) is not None:
+        return of_bytes
     shapes = [operand.shape for operand in a.inputs]
     if a.inputs[0].dtype in ("int64", "float64"):
         return None
@@ -470,6 +504,8 @@ def _matmul_of_bytes(a: Application) -> fx.Node | None:
 
 @simple("Gemm")
 def _gemm(a: Application) -> fx.Node | None:
+    if (of_bytes := real_sums(a)) is not None:
+        return of_bytes
     bias, columns = a.input(2), a.inputs[1].shape
     fits = a.inputs[0].dtype != "float64" and a.attrs.get("alpha", 1) == a.attrs.get("beta", 1) == 1 and not a.attrs.get("transA") and a.attrs.get("transB")
     if not fits or columns is None or (bias is not None and bias.shape != columns[:1]):

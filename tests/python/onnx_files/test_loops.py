@@ -337,6 +337,33 @@ def test_branches_in_a_branch_of_types_that_nothing_tells(options):
         np.testing.assert_array_equal(called(mge.Tensor(X), mge.Tensor(go), mge.Tensor(deep)).numpy(), want)
 
 
+@pytest.mark.parametrize("options", [None, {}, {"symbolic": True}, {"symbolic": True, "without_host": True}])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_condition_on_sizes_takes_a_branch_in_each_call(options, inside):
+    """Exporters write a squeeze of a tensor of open sizes so. A trace left its graph for it."""
+    branch = lambda nodes, name: helper.make_graph(nodes, "branch", [], [info(name, None)])  # noqa: E731
+    squeezed, negated = helper.make_node("Squeeze", ["x", "zero"], ["a"]), helper.make_node("Neg", ["x"], ["b"])
+    nodes = [
+        helper.make_node("Shape", ["x"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "zero"], ["rows"]),
+        helper.make_node("Equal", ["rows", "one"], ["is_one"]),
+        helper.make_node("If", ["is_one"], ["same"], then_branch=branch([squeezed], "a"), else_branch=branch([negated], "b")),
+        helper.make_node("ReduceSum", ["same"], ["sum"], keepdims=0),
+    ]
+    if inside:
+        largest = helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0)
+        nodes = [helper.make_node("If", ["go"], ["sum"], then_branch=branch(nodes, "sum"), else_branch=branch([largest], "most"))]
+    inputs = [info("x", ("p", "q")), *([info("go", (), BOOL)] if inside else [])]
+    proto = model_of(nodes, inputs, [info("sum", ())], {"zero": np.array([0]), "one": np.array([1])})
+    module = load(proto)
+    called = module if options is None else trace(module, **options)
+    for x in (X, X[:1], X, X[1:]):
+        for go in (True, False) if inside else (True,):
+            want = (x.sum() if len(x) == 1 else -x.sum()) if go else x.max()
+            given = [mge.Tensor(x), *([mge.Tensor(go)] if inside else [])]
+            np.testing.assert_allclose(called(*given).numpy(), want, rtol=1e-6)
+
+
 def test_a_body_in_a_body_reads_from_all_around():
     inner = choosing(helper.make_node("Sub", ["c", "x"], ["b"]), then_node=helper.make_node("Add", ["c", "w"], ["a"])).graph.node[0]
     inner.input[0], inner.output[0] = "even", "new"

@@ -53,6 +53,38 @@ DOUBLES = {
 HELD = {"c": np.float64(3), "last": [-1], "w": real(8, dtype="float64"), "zero": [0], "one": [1], "zero0": np.array(0)}
 
 
+def sums_of_bytes():
+    """Convolutions and products between DequantizeLinear and QuantizeLinear, and the operators that are all three. Steps
+    are powers of two, so that no sum is rounded.
+    """
+    steps = np.float32([2.0**-k for k in (3, 4, 5, 3, 4, 5)])
+    held = {"xs": np.float32(2**-4), "xz": np.uint8(10), "ys": np.float32(0.5), "yz": np.uint8(100), "ws": steps, "bs": steps * 2.0**-4}
+    held |= {"wz": np.zeros(6, np.int8), "bz": np.zeros(6, np.int32), "b": RANDOM.randint(-900, 900, 6).astype("int32")}
+    ends = {
+        "bytes": [("QuantizeLinear", ["sum", "ys", "yz"], ["q"], {}), ("DequantizeLinear", ["q", "ys", "yz"], ["y"], {})],
+        "reals": [("Relu", ["sum"], ["y"], {})],
+    }
+    x, real_bias = ("DequantizeLinear", ["q0", "xs", "xz"], ["x0"], {}), ("DequantizeLinear", ["b", "bs", "bz"], ["b0"], {"axis": 0})
+    given = [("QuantizeLinear", ["x", "xs", "xz"], ["q0"], {})]
+    kinds = {
+        "Conv": (("n", 4, "t"), (6, 4, 3), 0, {"pads": [1, 1], "strides": [2]}, ["x0", "w0", "b0"]),
+        "Conv of groups": (("n", 4, "t"), (6, 2, 3), 0, {"pads": [0, 2], "group": 2}, ["x0", "w0"]),
+        "MatMul": (("n", "t", 8), (8, 6), 1, {}, ["x0", "w0"]),
+        "Gemm": (("n", 8), (6, 8), 0, {"transB": 1}, ["x0", "w0", "b0"]),
+    }
+    for name, (extents, weights, axis, attrs, operands) in kinds.items():
+        tensors = held | {"w": RANDOM.randint(-90, 90, weights).astype("int8")}
+        sizes = [tuple({"n": n, "t": t}.get(extent, extent) for extent in extents) for n, t in ((2, 9), (14, 5), (2, 9))]
+        calls = [{"x": np.round(real(*size) * 40) / 16} for size in sizes]
+        weight = ("DequantizeLinear", ["w", "ws", "wz"], ["w0"], {"axis": axis})
+        types = {"x": (extents, calls[0]["x"])}, {"y": (tuple("abc")[: len(extents)], FLOAT)}
+        for end, last in ends.items():
+            yield f"{name} of bytes to {end}", model([*given, x, weight, real_bias, (name.split()[0], operands, ["sum"], attrs), *last], *types, tensors), calls
+        if name in ("Conv", "MatMul"):
+            own = (f"QLinear{name}", ["q0", "xs", "xz", "w", "ws", "wz", "ys", "yz", *(["b"] if name == "Conv" else [])], ["q"], attrs)
+            yield f"QLinear{name}", model([*given, own, ends["bytes"][1]], *types, tensors), calls
+
+
 def rows():
     """name -> model, inputs of each call."""
     for name, nodes in DOUBLES.items():
@@ -92,6 +124,7 @@ def rows():
         how = {"input_forget": 1} if op == "LSTM" else {"clip": 0.5}
         clipped = [(op, ["x", "w", "r", "b"], ["y"], attrs | how)]
         yield f"{op} step by step", model(clipped, {"x": (("t", "n", 4), calls[0]["x"])}, {"y": (tuple("tdnh"), FLOAT)}, tensors), calls
+    yield from sums_of_bytes()
     for kind, zero in (("int8", 0), ("uint8", 120)):
         weights = RANDOM.randint(-100, 100, (2, 9, 20)) + zero
         tensors = {

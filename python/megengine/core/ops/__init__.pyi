@@ -282,6 +282,9 @@ def gru(gates: object, w_hh: object, h: object, b_hh: object, /, *, reverse: int
 def gru_grad(activations: object, w_hh: object, h_first: object, y: object, scaled: object, dy: object, /, *, reverse: int = 0) -> tuple[_Tensor, ...]:
     """Gradients of gru's gates, of h w_hh' + b_hh of each step, and of the first h but for its product."""
 
+def gru_reset_first(gates: object, w_hh: object, h: object, b_hh: object, /, *, reverse: int = 0) -> _Tensor:
+    """gru whose reset scales h before its product with the new gate's part of w_hh, as ONNX has it by default: h of each step."""
+
 def hsigmoid(x: object, /) -> _Tensor:
     """relu6(x + 3) / 6."""
 
@@ -374,6 +377,9 @@ def lstm(gates: object, w_hh: object, h: object, c: object, /, *, reverse: int =
 
 def lstm_grad(activations: object, w_hh: object, c_first: object, c: object, dy: object, /, *dc: object, reverse: int = 0) -> tuple[_Tensor, ...]:
     """Gradients of lstm's gates and first c from those of h and, unless it is left out, of c of each step."""
+
+def lstm_of_bytes(gates: object, w_hh: object, h: object, c: object, scale: object, /, *, reverse: int = 0) -> _Tensor:
+    """lstm with rounded = 1 and w_hh of int8: its product with whole levels of h is a sum in int32, times the level's size and the column's scale, [4 * hidden]. h and c of each step."""
 
 def lu(x: object, /) -> tuple[_Tensor, ...]:
     """The triangles l, with 1 on its diagonal, and u of p x = l u in one matrix, and int32 pivots: row i was exchanged with row pivots[i] - 1, as LAPACK tells it. A pivot of 0 stays in u."""

@@ -6,29 +6,80 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from ... import functional as F
+from ..._core import running_trace
 from ...functional._control_flow import is_in_body, says_types_differ
 from ...fx import wrap
+from ...jit import trace
 from ...tensor import Tensor
 from ._table import axis_of, left_graph, number
 
 Body = Callable[..., Any]
 Parts = tuple[list[Tensor], list[Tensor]]  # states, and what is stacked
 
+# first branch of an If -> types of tensors for which a trace has left its graph
+_LEAVING: WeakKeyDictionary[Body, set[Any]] = WeakKeyDictionary()
+# a graph that an If holds -> functions that run it, by the options of the trace around; None: it reads values
+_PROGRAMS: WeakKeyDictionary[Body, dict[tuple[int, bool], Body | None]] = WeakKeyDictionary()
+
 
 @wrap
 def branch(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -> Any:
-    """Runs an If whose branches may give different types. If they do, a trace runs the branch
-    outside of its graph, where a value has one type.
+    """Runs an If whose branches may give different types, or of which one may not take such
+    shapes. If so, a trace runs the branch outside of its graph, as a program of its own.
     """
-    try:
-        return F.cond(condition.reshape(()), if_true, if_false, *outside)
-    except TypeError as error:
-        if is_in_body() or not says_types_differ(error):
-            raise
+    condition, leaving, running = condition.reshape(()), _LEAVING.setdefault(if_true, set()), running_trace()
+    types = tuple(map(_types_of, outside))
+    if types not in leaving or is_in_body():
+        try:
+            return F.cond(condition, if_true, if_false, *outside)
+        except (TypeError, ValueError) as error:
+            if is_in_body() or running is None or not (isinstance(error, ValueError) or says_types_differ(error)):
+                raise
     with left_graph():
-        return (if_true if number(condition) else if_false)(*outside)
+        taken = if_true if number(condition) else if_false
+        found = _by_program(taken, outside, running)
+    leaving.add(types)
+    return found
+
+
+def _types_of(value: Any) -> Any:
+    """Returns the types of a tensor, or of those in a sequence; None for an optional value that is not there."""
+    if isinstance(value, Tensor):
+        return value.dtype.name, value._tuple_shape
+    return None if value is None else tuple(map(_types_of, value))
+
+
+def _by_program(body: Body, given: Sequence[Tensor], around: tuple[int, bool] | None) -> Any:
+    """Calls a graph that a node holds as a function of its own, which Python does not walk again
+    unless it reads values. around: the options of the trace that runs, None for no trace.
+    """
+    if around is None or not all(isinstance(value, Tensor) for value in given):
+        return body(*given)
+    programs = _PROGRAMS.setdefault(body, {})
+    if around not in programs:
+        held, (level, exact) = ref(body), around  # the table must not keep the graph
+        programs[around] = trace(
+            lambda *tensors: held()(*tensors),  # type: ignore[misc]
+            symbolic=True, without_host=True, opt_level=level, numerics="exact" if exact else "fast",
+        )  # fmt: skip
+    program = programs[around]
+    if program is not None:
+        try:
+            return program(*given)
+        except (RuntimeError, ValueError) as error:
+            if not any(words in str(error) for words in ("without_host", "symbolic=True")):
+                raise
+        programs[around] = None
+    return body(*given)
+
+
+@wrap
+def branch_by_size(condition: Tensor, if_true: Body, if_false: Body, *outside: Tensor) -> Any:
+    """Runs an If whose condition follows from sizes: a trace records the branch that its sizes take."""
+    return (if_true if number(condition) else if_false)(*outside)
 
 
 @wrap

@@ -130,9 +130,11 @@ def mode_of(
     names = [name.lower() for name in (activations or _USUAL[op] * (number + 1))[number * count : (number + 1) * count]]
     if op == "RNN" and names == ["relu"]:
         names, mode = _USUAL[op], "relu"
+    elif op == "GRU" and not linear_before_reset:
+        mode = "gru_reset_first"
     else:
         mode = "tanh" if op == "RNN" else op.lower()
-    fits = names == _USUAL[op] and clip is None and not input_forget and (op != "GRU" or linear_before_reset)
+    fits = names == _USUAL[op] and clip is None and not input_forget
     return mode if fits else None
 
 
@@ -159,6 +161,44 @@ def layers(
     hidden: Any = weights[0][1]._tuple_shape[-1]  # type: ignore[union-attr]
     x = _rounded(x) if rounded else x
     return _all_directions(x, direction, None, list(initial), hidden, layout, None, wholes.__getitem__, rounded)
+
+
+@wrap
+def layers_of_bytes(
+    x: Tensor, initial: Sequence[Tensor | None], weights: Sequence[Sequence[Tensor]], *, direction: str = "forward"
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Computes LSTMs whose products read 8 bits: x as a whole and each step's hidden states are
+    rounded as by DynamicQuantizeLinear. weights: for each direction, as `bytes_laid_out` gives them.
+    """
+    levels, step, zero = dynamic_quantize_linear(x)
+    rows = F.expand_dims(F.flatten(levels, 0, 1), -1)
+    lines, ends = [], []
+    for number, backward in enumerate(_directed(direction)):
+        w, columns, w_scale, r, r_scale, bias = weights[number]
+        h, c = (F.zeros((x.shape[1], r.shape[1])) if part is None else part[number] for part in initial)
+        scale = w_scale * step
+        gates = ops.quantized_conv(rows, w, scale, bias - zero.astype("float32") * columns * scale, dtype="float32")
+        gates = F.reshape(gates, (-1, x._tuple_shape[1], w._tuple_shape[0]))
+        line, cells = ops.lstm_of_bytes(gates, r, h, c, r_scale, reverse=int(backward))
+        lines.append(line)
+        end = 0 if backward else x._tuple_shape[0] - 1
+        ends.append((line[end], cells[end]))
+    return (F.stack(lines, axis=1), *(F.stack(list(parts), axis=0) for parts in zip(*ends, strict=True)))
+
+
+def bytes_laid_out(number: int, w: np.ndarray, w_scale: np.ndarray, r: np.ndarray, r_scale: np.ndarray, b: np.ndarray | None) -> list[np.ndarray]:
+    """Returns a direction's weights of int8, [directions, size, 4 * hidden], as `layers_of_bytes` takes them: those of x
+    with the sums of their columns and scales, those of states with their scales, and the bias.
+    """
+    hidden = r.shape[1]
+
+    def sorted_gates(rows: np.ndarray) -> np.ndarray:
+        return np.concatenate([rows[k * hidden : (k + 1) * hidden] for k in _ORDER["LSTM"]])
+
+    ours = sorted_gates(w[number].T)
+    scales = [sorted_gates(np.broadcast_to(scale.reshape(len(w), -1)[number], 4 * hidden)) for scale in (w_scale, r_scale)]
+    bias = np.zeros(4 * hidden, np.float32) if b is None else sorted_gates(b[number][: 4 * hidden] + b[number][4 * hidden :])
+    return [ours[..., None], ours.sum(1, dtype=np.float32), scales[0], sorted_gates(r[number].T), scales[1], bias]
 
 
 @counterpart("RNN")
