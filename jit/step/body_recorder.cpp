@@ -92,7 +92,7 @@ void BodyRecorder::on_read(runtime::Tensor& tensor) {
         return;
     }
     if (const TensorRef known = computed(ValueId{tensor.trace.value}, tensor.device()))
-        return tensor.materialize(known->storage());
+        return tensor.materialize(*known);
     refuse({.what = cat("the value of a ", to_string(tensor.type()), " tensor is read in ", what_),
             .why = "it is recorded before anything is computed",
             .fix = "for an if on it write F.cond or F.where, for a while F.while_loop",
