@@ -22,7 +22,9 @@ export JOBS="${JOBS:-$(nproc)}" CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}"
 suites() {
     # shellcheck disable=SC2086
     tools/with_progress.sh arm-suites cmake --build "$arm/build" -j "$JOBS" --target $suites megjit_mlir
-    ctest --test-dir "$arm/build" --output-on-failure -R "^($(echo "$suites" | tr ' ' '|'))\$"
+    # qemu 7.2 stops a forked child of a process with threads as soon as it starts one itself (an assertion of its own).
+    GTEST_FILTER=-ParallelForkTest.*:ServiceTest.AForkedChildCompiles \
+        ctest --test-dir "$arm/build" --output-on-failure -R "^($(echo "$suites" | tr ' ' '|'))\$"
 }
 
 # Packages of Python for Arm, which pip of this machine unpacks.
@@ -47,7 +49,10 @@ python() { (cd tests/python && "$python" -m pytest -n "$JOBS" --one-in 10 .); }
 
 documents() {
     programs=../shared/acceptance/seed_programs.py
-    if [ -e "$programs" ]; then "$python" "$programs"; fi
+    [ -e "$programs" ] || return 0
+    # Halide has no wheel there.
+    # shellcheck disable=SC2046
+    "$python" "$programs" $("$python" "$programs" --list | grep -o '^[^ ]*' | grep -v HALIDE)
 }
 
 demo() { "$python" examples/train_digits.py; }
