@@ -17,6 +17,20 @@ namespace megjit::jit {
 using runtime::Ref;
 using runtime::Storage;
 
+namespace {
+
+// Are these a few kernels, and nothing that waits, loops or calls the host?
+bool is_brief(const PreparedGraph& prepared, const MemoryPlan& plan) {
+    constexpr size_t kFewNodes = 4, kFewBytes = size_t{16} << 10;
+    return prepared.nodes.size() <= kFewNodes && plan.planned_bytes <= kFewBytes &&
+           std::ranges::all_of(prepared.nodes, [&](const PreparedNode& each) {
+        const Node& node = prepared.graph.node(each.node);
+        return node.kind == NodeKind::fused || (node.op && node.op->is_elementwise());
+    });
+}
+
+}  // namespace
+
 Program::Program(Graph graph, const Step& step, const LoweringOptions& options)
     : function_(options.function),
       prepared_(prepare(std::move(graph), options.kernels, options.check)),
@@ -50,6 +64,8 @@ Program::Program(Graph graph, const Step& step, const LoweringOptions& options)
     if (device_.is_host() && std::ranges::any_of(prepared_.graph.nodes(), is_copy)) open_file();
     is_repeated_ = !is_profiled_ && !layout_.has_transfers && !waits_for_values(prepared_);
     past_.resize(layout_.has_transfers ? layout_.steps.size() : 0);
+    takes_a_while_ = !device_.stream().is_inline() || file_ || prepared_.graph.prologue ||
+                     options.check || !is_brief(prepared_, plan_);
 }
 
 Program::~Program() {

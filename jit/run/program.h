@@ -45,8 +45,8 @@ public:
     ~Program();
 
     // Queues one run on `inputs` (by slot) and returns the outputs. A donated input whose storage
-    // nobody else holds is overwritten. Holds no Python lock; one run at a time, others wait in
-    // turn.
+    // nobody else holds is overwritten. Needs no lock of the host; one run at a time, others wait
+    // in turn.
     std::vector<TensorRef> run(std::span<TensorRef> inputs);
     // Computes the value of a given output, of the graph's type, in its memory, if no input or
     // other output has that memory: else a tensor with the value replaces the output.
@@ -56,6 +56,9 @@ public:
     void bind_constants();
 
     const Graph& graph() const { return prepared_.graph; }
+    // Is a run worth letting other threads have the host's lock? Not where it is a few kernels over
+    // a few kilobytes on the calling thread: to give the lock and take it costs more.
+    bool takes_a_while() const { return takes_a_while_; }
     const MemoryPlan& plan() const { return plan_; }
     size_t held_bytes() const;  // about, between runs; without the arena
     Profile profile() const;  // no steps unless LoweringOptions asked for it
@@ -118,6 +121,7 @@ private:
     Call call_;  // of the thread whose turn it is
     std::unique_ptr<runtime::Stream::Kept> kept_;
     bool is_repeated_ = false;  // all runs on one stream, without a look at the clock
+    bool takes_a_while_ = true;
     std::vector<runtime::Ticket> past_;  // by step: of a transfer
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
     const std::shared_ptr<Arenas> arenas_;

@@ -102,7 +102,11 @@ void Session::run_segment(uint32_t index) {
     const bool spills = !function_.options.pipeline.memory.spill.empty();
     CompiledSegment compiled;
     try {
-        compiled = version_->compiled(index, function_.options);
+        compiled = version_->compiled_before(index);
+        if (!compiled.program) {
+            const runtime::WithoutHostLock release;
+            compiled = version_->compiled(index, function_.options);
+        }
     } catch (OverLimit& error) {
         if (record().segments() > 1)  // nobody knows how much of a smaller batch is selected
             error.message.fix = runtime::cat("raise the limit to ", error.figures.needed);
@@ -130,7 +134,8 @@ void Session::run_segment(uint32_t index) {
     Tensors read_again = is_last ? Tensors() : bound_;  // by the segments after this one
     Tensors outputs;
     try {
-        const runtime::WithoutHostLock release;  // others need the lock to tell why they fail
+        // Others need the lock to tell why they fail.
+        const runtime::WithoutHostLock release(compiled.program->takes_a_while());
         outputs = compiled.run(record(), is_last ? bound_ : read_again, values_);
     } catch (...) {
         run_has_failed_ = true;
@@ -231,6 +236,7 @@ void Session::finish() {
         complete();
         function_.note_use(version_);
     } catch (...) {
+        const runtime::WithoutHostLock release;
         abort();
         throw;
     }

@@ -338,11 +338,12 @@ void TraceFunction::add(std::shared_ptr<Version> version) {
 }
 
 void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
+    std::shared_ptr<Version> old;  // goes after the lock
     std::unique_lock lock(mutex_);
     if (latest_ == version && versions_.is_settled(*version)) return;
     lock.unlock();
+    old = version;
     const size_t bytes = version->held_bytes();
-    std::shared_ptr<Version> old = version;  // goes after the lock
     lock.lock();
     old.swap(latest_);
     versions_.note_use(version, bytes);

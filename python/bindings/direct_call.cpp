@@ -283,7 +283,7 @@ std::vector<Handle*> DirectCall::rebound(const nb::list& arguments) const {
 
 Tensors DirectCall::run_plain(const Tensors& arguments) const {
     jit::CompiledSegment compiled = call_->compiled_before();
-    const runtime::WithoutHostLock release;
+    const runtime::WithoutHostLock release(!compiled.program || compiled.program->takes_a_while());
     if (!compiled.program) compiled = call_->compiled();
     Tensors bound(sources_.size());
     bind_others(bound, arguments);
@@ -326,7 +326,7 @@ Tensors DirectCall::run(const jit::CompiledSegment& compiled, std::vector<Handle
         if (updates_[u].slot < bound.size()) loan.values[u] = {};  // `bound` holds it
     Tensors values;
     try {
-        const runtime::WithoutHostLock release;
+        const runtime::WithoutHostLock release(compiled.program->takes_a_while());
         values = call_->run(compiled, bound);
     } catch (...) {
         for (size_t u = 0; u < updates_.size(); ++u)

@@ -290,7 +290,6 @@ void TracedCall::finish() {
     rebound.let_go_of(session());
     try {
         const Loan loan(rebound.handles());
-        const runtime::WithoutHostLock release;
         session().finish();
     } catch (...) {
         roll_back(is_planned || session().is_refused());
