@@ -26,6 +26,7 @@ from ._bytes import (
     refusal,
 )
 from ._devices import make_room
+from ._draws import draw_apart, drawn_first
 from ._forms import Unsupported
 from ._partition import (
     Part,
@@ -59,6 +60,7 @@ class Compiled:
         self._limit = memory_limit_bytes(options.get("memory_limit"))
         self._strided = with_strides(graph.graph, graph.graph.output_node().args[0][:seen])
         read_memory_of_owners(graph.graph)
+        draw_apart(graph.graph)
         self._left = reasons_against(graph)
         self._is_told = self._has_run = False
         self._bounds = bounds_of(graph) if self._limit else {}
@@ -69,10 +71,11 @@ class Compiled:
         self._prepare()
 
     def _prepare(self) -> None:
-        if self._left and not self._fallback:
+        self._drawn = drawn_first(self.graph.graph.nodes, self._left)  # by torch, in no program's way
+        if not self._drawn.issuperset(self._left) and not self._fallback:
             raise RuntimeError(f"megjit cannot compile this graph: {self._names()}\n  fix: leave fallback=False out")
         self._whole = None if self._left else Program(self.graph, self._options, strided=self._strided)
-        parts = parts_of(self.graph, self._left) if self._left else []
+        parts = parts_of(self.graph, self._left, self._drawn) if self._left else []
         self._parts = [(part, part.graph if is_torchs else self._program_of(part)) for part, is_torchs in parts]
         last = {each: part for part, _ in self._parts for each in part.reads}
         self._last_reads = {part: [each for each in part.reads if last[each] is part] for part, _ in self._parts}
@@ -89,8 +92,8 @@ class Compiled:
         return [OutsideProgram(_named(node), why, _bytes_if_fixed(tensors_of(node))) for node, why in left.items()]
 
     def _names(self) -> str:
-        """Returns the operations that are left to torch, with reasons."""
-        named = list(dict.fromkeys(f"{place_of(node)} ({why})" for node, why in self._left.items() if node.target is not operator.getitem))
+        """Returns the operations that are left to torch, with reasons, but not the draws in front."""
+        named = list(dict.fromkeys(f"{place_of(node)} ({why})" for node, why in self._left.items() if node.target is not operator.getitem and node not in self._drawn))
         return "; ".join(named[:_MOST_NAMED]) + (f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
 
     def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
@@ -110,7 +113,8 @@ class Compiled:
             self._has_run = True
         if self._left and not self._is_told:
             self._is_told = True
-            warnings.warn(f"megjit leaves operations to torch: {self._names()}", stacklevel=2)
+            if names := self._names():
+                warnings.warn(f"megjit leaves operations to torch: {names}", stacklevel=2)
         arguments.clear()
         return results
 

@@ -240,15 +240,15 @@ class Part:
         self.originals = {copy: node for node, copy in copies.items()}
 
 
-def parts_of(whole: fx.GraphModule, left: dict[fx.Node, str]) -> list[tuple[Part, bool]]:
+def parts_of(whole: fx.GraphModule, left: dict[fx.Node, str], first: set[fx.Node]) -> list[tuple[Part, bool]]:
     """Returns the parts in the order in which they run, each with whether it is torch's. Ours have
-    even levels, torch's odd ones; a node's level is at least that of its inputs, so that nodes of
-    one level can run together.
+    even levels, torch's odd ones, ``first`` of them -1; a node's level is at least that of its
+    inputs, so that nodes of one level can run together.
     """
     levels: dict[fx.Node, int] = {}
     for node in whole.graph.nodes:
         if node.op not in ("placeholder", "get_attr", "output"):
-            least = max((levels[each] for each in node.all_input_nodes if each in levels), default=0)
+            least = max((levels[each] for each in node.all_input_nodes if each in levels), default=-1 if node in first else 0)
             levels[node] = least + (least % 2 != (node in left))
     given_away = set(whole.graph.output_node().all_input_nodes)
     by_level: dict[int, list[fx.Node]] = {}
