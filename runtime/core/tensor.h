@@ -201,18 +201,23 @@ public:
     // A placeholder receives its data once, when its program has run, and what is kept beside them.
     void materialize(Tensor& made) {
         storage_ = made.storage_;
-        keep_copy(made.take_copy());
+        if (Ref<Tensor> copy = made.take_copy()) keep_copy(std::move(copy));
     }
 
     // A copy of the value in another form, which the program that made both has left for the next
     // one that reads it so. It belongs to this value alone: another one has none.
     void keep_copy(Ref<Tensor> copy);
-    Ref<Tensor> take_copy() { return Ref<Tensor>(copy_.exchange(nullptr)); }
+    Ref<Tensor> take_copy() {  // hardly any tensor has one: no atomic exchange for the others
+        return Ref<Tensor>(copy_.load(std::memory_order_relaxed) ? copy_.exchange(nullptr)
+                                                                 : nullptr);
+    }
 
     void drop() const {
         if (release()) delete this;
     }
-    ~Tensor() { keep_copy(nullptr); }
+    ~Tensor() {
+        if (const Tensor* const copy = copy_.load(std::memory_order_relaxed)) copy->drop();
+    }
     static void* operator new(size_t);
     static void operator delete(void* block);
 
