@@ -5,10 +5,11 @@ import warnings
 import networks_graphs
 import networks_images
 import networks_sequences
+import networks_transformers
 import pytest
 import torch
 
-NETWORKS = {**networks_images.NETWORKS, **networks_sequences.NETWORKS, **networks_graphs.NETWORKS}
+NETWORKS = {**networks_images.NETWORKS, **networks_sequences.NETWORKS, **networks_graphs.NETWORKS, **networks_transformers.NETWORKS}
 LEFT = {"FNet": "_fft_", "long convolutions": "_fft_"}  # parts of the names of torch's operations
 
 
@@ -38,6 +39,7 @@ def assert_close(ours, theirs):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo, behind a recurrent layer
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")  # of transformers' own
 @pytest.mark.parametrize("name", NETWORKS)
 def test_training_is_that_of_eager_mode(name):
     want = train(name)
