@@ -154,29 +154,39 @@ def _for_each_head(emit: Emitter, x: str, shape: Sequence[int], heads: int) -> s
 # -- recurrent layers -----------------------------------------------------------------------------
 
 
-@converts("rnn", "lstm", "gru")
+@converts("rnn", "lstm", "lstm_of_bytes", "gru", "gru_reset_first")
 def _recurrent(emit: Emitter, call: Call) -> list[str]:
     """Writes a recurrent layer step by step, as ONNX's layers would multiply the inputs again.
     Gives h, and for lstm c, of all steps.
     """
     gates, weight, *state = operands(emit, call, call.dtype)
-    bias = [state.pop()] if call.op == "gru" else []
+    last = state.pop() if call.op in ("lstm_of_bytes", "gru", "gru_reset_first") else ""
+    if call.op == "lstm_of_bytes":
+        weight = emit("Mul", weight, emit("Unsqueeze", last, emit.ints([1])))
     steps, hidden = call.shape[0], call.types[1][1][1]
     transposed, first = emit("Transpose", weight, perm=[1, 0]), emit.ints([0])
     results: list[list[str]] = [[""] * steps for _ in state]
+    is_rounded = call.op == "lstm_of_bytes" or call.attrs.get("rounded")
     for time in reversed(range(steps)) if call.attrs["reverse"] else range(steps):
         now = emit("Gather", gates, emit.constant(time, np.int64), axis=0)
-        product = emit("MatMul", state[0], transposed)
-        if call.op == "gru":
-            state = [_gru_step(emit, now, emit("Add", product, *bias), state[0], hidden)]
-        elif call.op == "lstm":
-            state = _lstm_step(emit, emit("Add", now, product), state[1], hidden)
+        h = _rounded_to_bytes(emit, state[0]) if is_rounded else state[0]
+        if call.op == "gru_reset_first":
+            state = [_gru_reset_first_step(emit, now, h, transposed, last, hidden)]
+        elif call.op == "gru":
+            state = [_gru_step(emit, now, emit("Add", emit("MatMul", h, transposed), last), h, hidden)]
         else:
-            function = {"tanh": "Tanh", "relu": "Relu"}[call.attrs["nonlinearity"]]
-            state = [emit(function, emit("Add", now, product))]
+            sums = emit("Add", now, emit("MatMul", h, transposed))
+            state = _lstm_step(emit, sums, state[1], hidden) if call.op != "rnn" else [emit(_FUNCTIONS[call.attrs["nonlinearity"]], sums)]
         for parts, part in zip(results, state, strict=True):
             parts[time] = emit("Unsqueeze", part, first)
     return [emit("Concat", *parts, axis=0) for parts in results]
+
+
+_FUNCTIONS = {"tanh": "Tanh", "relu": "Relu"}
+
+
+def _rounded_to_bytes(emit: Emitter, h: str) -> str:
+    return emit("DequantizeLinear", *emit("DynamicQuantizeLinear", h, results=3))
 
 
 def _lstm_step(emit: Emitter, now: str, c: str, hidden: int) -> list[str]:
@@ -190,6 +200,19 @@ def _gru_step(emit: Emitter, now: str, product: str, h: str, hidden: int) -> str
     given, held = _chunks(emit, now, 3, hidden), _chunks(emit, product, 3, hidden)
     r, z = (emit("Sigmoid", emit("Add", given[k], held[k])) for k in range(2))
     n = emit("Tanh", emit("Add", given[2], emit("Mul", r, held[2])))
+    return emit("Add", n, emit("Mul", z, emit("Sub", h, n)))
+
+
+def _gru_reset_first_step(emit: Emitter, now: str, h: str, weight: str, bias: str, hidden: int) -> str:
+    def part_of(x: str, axis: int, begin: int, end: int) -> str:
+        return emit("Slice", x, emit.ints([begin * hidden]), emit.ints([end * hidden]), emit.ints([axis]))
+
+    def sums(h: str, begin: int, end: int) -> str:
+        held = emit("Add", emit("MatMul", h, part_of(weight, 1, begin, end)), part_of(bias, 0, begin, end))
+        return emit("Add", part_of(now, 1, begin, end), held)
+
+    r, z = _chunks(emit, emit("Sigmoid", sums(h, 0, 2)), 2, hidden)
+    n = emit("Tanh", sums(emit("Mul", r, h), 2, 3))
     return emit("Add", n, emit("Mul", z, emit("Sub", h, n)))
 
 

@@ -16,6 +16,7 @@ import megengine.onnx
 from megengine import fx, jit
 from megengine import traced_module as tm
 from megengine.autodiff import GradManager
+from megengine.core import ops
 from megengine.fx.experimental.optimization import optimize_for_inference
 from megengine.onnx import OnnxError, export, load
 from megengine.quantization import quantize_weights
@@ -49,6 +50,31 @@ def test_every_opset_computes_the_same(name, opset):
     net, x = batch_for(name, SMALL)
     proto = agrees(net, x, opset=opset)
     assert [entry.version for entry in proto.opset_import] == [opset]
+
+
+RECURRENT = {
+    "rnn": (1, 1, {"nonlinearity": "relu"}), "lstm": (4, 2, {}), "rounded": (4, 2, {"rounded": 1}), "lstm_of_bytes": (4, 2, {}), "gru": (3, 1, {}),
+    "gru_reset_first": (3, 1, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_recurrent_op_computes_the_same(name, reverse):
+    chunks, states, attrs = RECURRENT[name]
+    rng, hidden = np.random.default_rng(0), 5
+    weight, *others = (mge.tensor(rng.normal(size=shape).astype(np.float32)) for shape in ((chunks * hidden, hidden), *[(2, hidden)] * states))
+    if name == "lstm_of_bytes":
+        weight = (weight * 40).astype("int8")
+    if chunks == 3 or name == "lstm_of_bytes":  # a bias, or a scale for each column
+        others.append(mge.tensor(rng.uniform(0.01, 0.02, chunks * hidden).astype(np.float32)))
+
+    class Layer(M.Module):
+        def forward(self, gates):
+            found = getattr(ops, "lstm" if name == "rounded" else name)(gates, weight, *others, reverse=reverse, **attrs)
+            return F.concat(found[:states]) if isinstance(found, (list, tuple)) else found
+
+    agrees(Layer(), rng.normal(size=(3, 2, chunks * hidden)).astype(np.float32))
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
