@@ -7,6 +7,7 @@ import os
 import sys
 
 sys.path.append(os.environ["MEGJIT_SITE"])  # behind this environment's own packages
+sys.modules["mpi4py"] = None  # Lightning would load it, and this environment lacks its libmpi
 os.environ.setdefault("MEGJIT_COMPILE", "sync")
 
 # What torch tells of its own ways, whoever runs its layers; warnings are errors here.
