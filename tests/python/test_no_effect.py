@@ -65,10 +65,8 @@ ALLOWED = {
     "torch_backend/_ctc.py:ctc_loss": ("zero_infinity", "torch writes the zeros behind it; the gradient reads it"),
     "torch_backend/_pools.py:avg_pool_backward": ("ceil_mode", "the result's extents say it"),
     "torch_backend/_pools.py:grid_sampler_backward": ("mask", "which gradients torch wants: those that it does not read are dropped from the graph"),
-    "torch_backend/_places.py:*": (
-        "out_int32 by_frequency bags maxima mode",
-        "the arguments of ATen's operations: results get the dtype that the graph has, bags follow from offsets, and only gradients differ by frequency",
-    ),
+    "torch_backend/_places.py:*": ("out_int32", "the arguments of ATen's operations: results get the dtype that the graph has"),
+    "torch_backend/_bags.py:*": ("by_frequency bags mode", "the arguments of ATen's operations: bags follow from offsets, only gradients differ by frequency, and maxima have no factors"),
     "torch_backend/_reductions.py:*": ("stable mode", "sorts are stable in any case; distances have one way"),
     "torch_backend/_aten.py:attention_on_gpus_backward": ("seed offset", "of dropout, which is refused forward"),
     "torch_backend/_aten.py:batch_norm_without_statistics": ("training", "the batch's own statistics are the only ones"),

@@ -162,16 +162,27 @@ def test_an_operator_is_onnxruntimes(name, way):
 @pytest.mark.parametrize(
     "op, attrs, words",
     [
-        ("Conv", {}, "Conv of float64: the_Conv_0"),
+        ("MaxPool", {"kernel_shape": [2, 2]}, "MaxPool of float64: the_MaxPool_0"),
         ("Resize", {"mode": "linear"}, "Resize of float64: the_Resize_0"),
     ],
 )
 def test_what_does_not_compute_float64_is_refused_by_name(op, attrs, words):
-    more = ["", "scales"] if op == "Resize" else ["w"]
-    tensors = {"w": np.ones((2, 3, 3, 3)), "scales": np.float32([1, 1, 2, 2])}
+    more = ["", "scales"] if op == "Resize" else []
+    tensors = {"scales": np.float32([1, 1, 2, 2])}
     proto = model([(op, ["x", *more], ["y"], attrs)], {"x": ((1, 3, 8, 8), np.ones((1, 3, 8, 8)))}, {"y": (tuple("abcd"), DOUBLE)}, tensors, 18)
     with pytest.raises(OnnxError, match=words):
         load(proto)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_convolution_computes_float64(way):
+    """onnxruntime has none."""
+    x, w = np.random.default_rng(0).normal(size=(2, 3, 8, 7)), np.random.default_rng(1).normal(size=(4, 3, 3, 3))
+    module = load(model([("Conv", ["x", "w"], ["y"], {})], {"x": ((2, 3, 8, 7), x)}, {"y": (tuple("abcd"), DOUBLE)}, {"w": w}, 18))
+    called = module if WAYS[way] is None else trace(lambda x: module(x), **WAYS[way])
+    want = np.einsum("nchwij,ocij->nohw", np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3)), w)
+    for _ in range(2):
+        np.testing.assert_allclose(called(given(x)).numpy(), want, rtol=1e-12, atol=1e-12)
 
 
 def test_weights_of_four_bits_lie_in_a_file_beside_the_model(tmp_path):
