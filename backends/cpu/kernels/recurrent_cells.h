@@ -83,7 +83,8 @@ struct FewRows {
     int64_t first, end;  // the columns that are wanted
 };
 
-// The same of whole numbers: sums in int32, times the column's scale and `step`, plus its shift.
+// FewRows of whole numbers: a result is a sum in int32, times the column's scale and `step`, plus
+// the column's shift.
 struct FewByteRows {
     int64_t rows = 0, inner = 0, columns = 0;
     const int16_t* x = nullptr;  // [rows, inner up to a multiple of kByteTerms, with zeros]

@@ -114,7 +114,7 @@ private:
         return graph_.producer(reader->inputs[1]).op == &ops::full() ? reader : &cast;
     }
 
-    // `maker`: of the weight's next value.
+    // `maker` makes the weight's next value.
     bool is_read_before(ValueId value, NodeId maker) const {
         return std::ranges::all_of(readers_[at(value)], [&](const Node* reader) {
             if (!reader) return false;
@@ -144,7 +144,7 @@ private:
         copies_[at(graph_.value(graph_.outputs[output]).producer)] = {copy, found.cast};
     }
 
-    // A graph of the weight alone.
+    // Returns the graph that makes the copy of the weight alone.
     std::shared_ptr<const Graph> maker_of(const Found& found, ValueId weight) const {
         Graph maker;
         maker.set_device(graph_.device());
@@ -171,7 +171,7 @@ private:
         const Node* cast = nullptr;
     };
 
-    // `maker`: of the weight's next value, in the old graph.
+    // `maker` makes the weight's next value in the old graph.
     void write(const Writing& writing, const Node& maker) {
         Node cast = *writing.cast;
         cast.inputs = {rewrite_.map(graph_.outputs[writing.copy.successor])};
