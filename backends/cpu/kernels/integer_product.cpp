@@ -184,22 +184,17 @@ Prepared prepare_wide_product(const MatmulProblem& p) {
 
 // Products of few rows with a matrix that lies transposed.
 Prepared prepare_few_rows(const MatmulProblem& p) {
-    const int64_t stride = ceil_div(p.k, kByteTerms) * kByteTerms;
     return executable(
-        [m = p.m, n = p.n, k = p.k, stride](void* const* in, void* const* out, void* workspace) {
-        const auto* const a = static_cast<const int8_t*>(in[0]);
+        [m = p.m, n = p.n, k = p.k](void* const* in, void* const* out, void* workspace) {
         auto* const terms = static_cast<int16_t*>(workspace);
-        for (int64_t row = 0; row < m; ++row) {
-            std::copy_n(a + row * k, k, terms + row * stride);
-            std::fill_n(terms + row * stride + k, stride - k, int16_t{0});
-        }
+        lay_out_byte_rows(static_cast<const int8_t*>(in[0]), m, k, terms);
         multiply_byte_rows({.rows = m,
                             .inner = k,
                             .columns = n,
                             .x = terms,
                             .w = static_cast<const int8_t*>(in[1]),
                             .sums = static_cast<int32_t*>(out[0])});
-    }, static_cast<size_t>(p.m * stride) * sizeof(int16_t));
+    }, static_cast<size_t>(p.m * stride_of_byte_rows(p.k)) * sizeof(int16_t));
 }
 
 }  // namespace

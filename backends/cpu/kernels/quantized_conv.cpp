@@ -109,19 +109,14 @@ public:
         : rows_(rows_of(p)),
           inner_(p.x.shape[1]),
           columns_(p.w.shape[0]),
-          stride_((inner_ + kByteTerms - 1) / kByteTerms * kByteTerms),
           is_one_scale_(is_one_scale) {}
     size_t workspace_bytes() const override {
-        return static_cast<size_t>(rows_ * stride_) * sizeof(int16_t);
+        return static_cast<size_t>(rows_ * stride_of_byte_rows(inner_)) * sizeof(int16_t);
     }
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
-        const T* const x = static_cast<const T*>(inputs[0]);
         auto* const terms = static_cast<int16_t*>(workspace);
-        for (int64_t row = 0; row < rows_; ++row) {
-            std::copy_n(x + row * inner_, inner_, terms + row * stride_);
-            std::fill_n(terms + row * stride_ + inner_, stride_ - inner_, int16_t{0});
-        }
+        lay_out_byte_rows(static_cast<const T*>(inputs[0]), rows_, inner_, terms);
         multiply_byte_rows({.rows = rows_,
                             .inner = inner_,
                             .columns = columns_,
@@ -134,7 +129,7 @@ public:
     }
 
 private:
-    int64_t rows_, inner_, columns_, stride_;
+    int64_t rows_, inner_, columns_;
     bool is_one_scale_;
 };
 

@@ -115,14 +115,25 @@ private:
     size_t weights_ = 0, workspace_ = 0;
 };
 
-// The steps of a layer, and the product between two of them.
-struct Layer {
-    Layer(const OpCall& call, bool backward)
+// The steps of a layer.
+struct Steps {
+    explicit Steps(const OpCall& call)
         : steps(call.inputs[0].shape[0]),
           n(call.inputs[0].shape[1]),
           hidden(call.inputs[1].shape[1]),
+          reverse(call.flag("reverse")) {}
+    // The number of the step that forward computes as the k-th; -1 for k = -1.
+    int64_t place(int64_t k) const { return reverse && k >= 0 ? steps - 1 - k : k; }
+
+    int64_t steps, n, hidden;
+    bool reverse;
+};
+
+// The steps of a layer, and the product between two of them.
+struct Layer : Steps {
+    Layer(const OpCall& call, bool backward)
+        : Steps(call),
           width(call.inputs[1].shape[0]),
-          reverse(call.flag("reverse")),
           rounded(runtime::has_attr(call, "rounded") && call.flag("rounded")),
           product(call, n,
                   backward ? dense_matrix(width, hidden) : Matrix{hidden, width, 1, hidden},
@@ -170,11 +181,9 @@ struct Layer {
             }
         });
     }
-    // The number of the step that forward computes as the k-th; -1 for k = -1.
-    int64_t place(int64_t k) const { return reverse && k >= 0 ? steps - 1 - k : k; }
 
-    int64_t steps, n, hidden, width;
-    bool reverse, rounded;
+    int64_t width;
+    bool rounded;
     PackedProduct product;
 
 private:
@@ -296,11 +305,7 @@ void run_rnn_grad(const Layer& l, In in, Out out, void* workspace) {
 // The steps of lstm_of_bytes: levels of h as whole numbers, their product, and the gates.
 class ByteLstm final : public runtime::Executable {
 public:
-    explicit ByteLstm(const OpCall& call)
-        : steps_(call.inputs[0].shape[0]),
-          n_(call.inputs[0].shape[1]),
-          hidden_(call.inputs[1].shape[1]),
-          reverse_(call.flag("reverse")) {}
+    explicit ByteLstm(const OpCall& call) : s_(call) {}
 
     size_t workspace_bytes() const override { return place_of_product() + 4 * floats(); }
 
@@ -309,37 +314,34 @@ public:
         const auto* const in = reinterpret_cast<const float* const*>(inputs);
         float *const y = static_cast<float*>(outputs[0]), *const c =
                                                               static_cast<float*>(outputs[1]);
-        const int64_t size = n_ * hidden_;
+        const int64_t size = s_.n * s_.hidden;
         const float *h = in[2], *c_before = in[3];
-        for (int64_t k = 0; k < steps_; ++k) {
-            const int64_t at = (reverse_ ? steps_ - 1 - k : k) * size;
+        for (int64_t k = 0; k < s_.steps; ++k) {
+            const int64_t at = s_.place(k) * size;
             const float* const product = multiply(h, inputs, static_cast<char*>(workspace));
             recurrent_cells().lstm(
-                {n_, hidden_, in[0] + 4 * at, product, c_before, y + at, c + at, nullptr});
+                {s_.n, s_.hidden, in[0] + 4 * at, product, c_before, y + at, c + at, nullptr});
             h = y + at;
             c_before = c + at;
         }
     }
 
 private:
-    size_t floats() const { return static_cast<size_t>(n_ * hidden_) * sizeof(float); }
-    int64_t stride() const { return (hidden_ + kByteTerms - 1) / kByteTerms * kByteTerms; }
+    size_t floats() const { return static_cast<size_t>(s_.n * s_.hidden) * sizeof(float); }
     size_t place_of_product() const {
-        return aligned(static_cast<size_t>(n_ * (hidden_ + stride())) * sizeof(int16_t));
+        return aligned(static_cast<size_t>(s_.n * (s_.hidden + stride_of_byte_rows(s_.hidden))) *
+                       sizeof(int16_t));
     }
 
     const float* multiply(const float* h, void* const* inputs, char* work) const {
         auto* const levels = reinterpret_cast<int16_t*>(work);
-        auto* const terms = levels + n_ * hidden_;
+        auto* const terms = levels + s_.n * s_.hidden;
         auto* const product = reinterpret_cast<float*>(work + place_of_product());
-        const float step = recurrent_cells().levels_of(n_ * hidden_, h, levels);
-        for (int64_t row = 0; row < n_; ++row) {
-            std::copy_n(levels + row * hidden_, hidden_, terms + row * stride());
-            std::fill_n(terms + row * stride() + hidden_, stride() - hidden_, int16_t{0});
-        }
-        multiply_byte_rows({.rows = n_,
-                            .inner = hidden_,
-                            .columns = 4 * hidden_,
+        const float step = recurrent_cells().levels_of(s_.n * s_.hidden, h, levels);
+        lay_out_byte_rows(levels, s_.n, s_.hidden, terms);
+        multiply_byte_rows({.rows = s_.n,
+                            .inner = s_.hidden,
+                            .columns = 4 * s_.hidden,
                             .x = terms,
                             .w = static_cast<const int8_t*>(inputs[1]),
                             .scale = static_cast<const float*>(inputs[4]),
@@ -348,8 +350,7 @@ private:
         return product;
     }
 
-    int64_t steps_, n_, hidden_;
-    bool reverse_;
+    Steps s_;
 };
 
 Prepared prepare_lstm_of_bytes(const OpCall& call, std::span<const Type> outputs) {
@@ -361,12 +362,9 @@ Prepared prepare_lstm_of_bytes(const OpCall& call, std::span<const Type> outputs
 class GruResetFirst final : public runtime::Executable {
 public:
     explicit GruResetFirst(const OpCall& call)
-        : steps_(call.inputs[0].shape[0]),
-          n_(call.inputs[0].shape[1]),
-          hidden_(call.inputs[1].shape[1]),
-          reverse_(call.flag("reverse")),
-          gates_(call, n_, Matrix{hidden_, 2 * hidden_, 1, hidden_}, false),
-          new_(call, n_, Matrix{hidden_, hidden_, 1, hidden_}, false) {}
+        : s_(call),
+          gates_(call, s_.n, Matrix{s_.hidden, 2 * s_.hidden, 1, s_.hidden}, false),
+          new_(call, s_.n, Matrix{s_.hidden, s_.hidden, 1, s_.hidden}, false) {}
 
     size_t workspace_bytes() const override { return place_of_states() + 2 * states(); }
 
@@ -374,13 +372,13 @@ public:
                  void* workspace) const override {
         const auto* const in = reinterpret_cast<const float* const*>(inputs);
         char *const work = static_cast<char*>(workspace), *const second = work + place_of_new();
-        const float* const w_new = in[1] + 2 * hidden_ * hidden_;
+        const float* const w_new = in[1] + 2 * s_.hidden * s_.hidden;
         gates_.each_part(in[1], work, [&](const PackedProduct::Part& of_gates) {
             new_.each_part(w_new, second, [&](const PackedProduct::Part& of_new) {
                 const float* before = in[2];
-                for (int64_t k = 0; k < steps_; ++k) {
-                    const int64_t t = reverse_ ? steps_ - 1 - k : k;
-                    float* const y = static_cast<float*>(outputs[0]) + t * n_ * hidden_;
+                for (int64_t k = 0; k < s_.steps; ++k) {
+                    const int64_t t = s_.place(k);
+                    float* const y = static_cast<float*>(outputs[0]) + t * s_.n * s_.hidden;
                     step({of_gates, of_new, work, second}, in, t, before, y);
                     before = y;
                 }
@@ -398,27 +396,26 @@ private:
               float* y) const {
         auto *const reset = reinterpret_cast<float*>(parts.work + place_of_states()),
                     *const z = reset + states() / sizeof(float);
-        const float* const gates = in[0] + t * n_ * 3 * hidden_;
+        const float* const gates = in[0] + t * s_.n * 3 * s_.hidden;
         gates_.run(parts.of_gates, before, in[1], parts.work,
                    [&](int64_t row, int64_t rows, const float* product) {
-            const int64_t at = row * hidden_;
+            const int64_t at = row * s_.hidden;
             recurrent_cells().gru_reset(
-                {rows, hidden_, gates + 3 * at, product, in[3], before + at, reset + at, z + at});
+                {rows, s_.hidden, gates + 3 * at, product, in[3], before + at, reset + at, z + at});
         });
-        new_.run(parts.of_new, reset, in[1] + 2 * hidden_ * hidden_, parts.second,
+        new_.run(parts.of_new, reset, in[1] + 2 * s_.hidden * s_.hidden, parts.second,
                  [&](int64_t row, int64_t rows, const float* product) {
-            const int64_t at = row * hidden_;
-            recurrent_cells().gru_new({rows, hidden_, gates + 3 * at, product, in[3] + 2 * hidden_,
-                                       before + at, z + at, y + at});
+            const int64_t at = row * s_.hidden;
+            recurrent_cells().gru_new({rows, s_.hidden, gates + 3 * at, product,
+                                       in[3] + 2 * s_.hidden, before + at, z + at, y + at});
         });
     }
 
-    size_t states() const { return aligned(static_cast<size_t>(n_ * hidden_) * sizeof(float)); }
+    size_t states() const { return aligned(static_cast<size_t>(s_.n * s_.hidden) * sizeof(float)); }
     size_t place_of_new() const { return aligned(gates_.workspace_bytes()); }
     size_t place_of_states() const { return aligned(place_of_new() + new_.workspace_bytes()); }
 
-    int64_t steps_, n_, hidden_;
-    bool reverse_;
+    Steps s_;
     PackedProduct gates_, new_;
 };
 
@@ -444,6 +441,23 @@ Prepared prepare_recurrent(const OpCall& call, std::span<const Type> outputs) {
 }
 
 }  // namespace
+
+int64_t stride_of_byte_rows(int64_t inner) {
+    constexpr int64_t kAtOnce = 32;  // terms, at every level
+    return (inner + kAtOnce - 1) / kAtOnce * kAtOnce;
+}
+
+template <class T>
+void lay_out_byte_rows(const T* from, int64_t rows, int64_t inner, int16_t* to) {
+    const int64_t stride = stride_of_byte_rows(inner);
+    for (int64_t row = 0; row < rows; ++row, from += inner, to += stride) {
+        std::copy_n(from, inner, to);
+        std::fill_n(to + inner, stride - inner, int16_t{0});
+    }
+}
+template void lay_out_byte_rows(const int8_t*, int64_t, int64_t, int16_t*);
+template void lay_out_byte_rows(const uint8_t*, int64_t, int64_t, int16_t*);
+template void lay_out_byte_rows(const int16_t*, int64_t, int64_t, int16_t*);
 
 void multiply_byte_rows(const FewByteRows& p) {
     parallel_for(p.columns, std::max<int64_t>(1, kByteGrain / (p.rows * p.inner)), 16,

@@ -87,7 +87,7 @@ struct FewRows {
 // the column's shift.
 struct FewByteRows {
     int64_t rows = 0, inner = 0, columns = 0;
-    const int16_t* x = nullptr;  // [rows, inner up to a multiple of kByteTerms, with zeros]
+    const int16_t* x = nullptr;  // [rows, stride_of_byte_rows(inner)]: lay_out_byte_rows
     const int8_t* w = nullptr;  // [columns, inner]
     const float* scale = nullptr;  // [columns], or one number
     bool is_one_scale = false;
@@ -97,7 +97,12 @@ struct FewByteRows {
     int32_t* sums = nullptr;  // the sums themselves, in place of y
     int64_t first = 0, end = 0;  // the columns that are wanted
 };
-constexpr int64_t kByteTerms = 32;
+
+// Rows of whole numbers are followed by zeros up to a multiple of the terms that are added at once.
+int64_t stride_of_byte_rows(int64_t inner);
+// T: int8_t, uint8_t or int16_t. from: [rows, inner].
+template <class T>
+void lay_out_byte_rows(const T* from, int64_t rows, int64_t inner, int16_t* to);
 
 void multiply_byte_rows(const FewByteRows& p);  // all columns, by several threads
 

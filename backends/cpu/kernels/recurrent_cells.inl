@@ -349,7 +349,7 @@ void put_sums(const FewByteRows& p, int64_t row, int64_t column, int count, Ints
 template <int count>
 void byte_rows(const FewByteRows& p, int64_t row, int64_t column, int columns,
                const int8_t* const* rows) {
-    const int64_t stride = (p.inner + kByteTerms - 1) / kByteTerms * kByteTerms;
+    const int64_t stride = stride_of_byte_rows(p.inner);
     Uints sums[count * kLanes];
     for (int j = 0; j < kLanes; j += kAtOnce)
         byte_products<count>(p.x + row * stride, stride, rows + j, p.inner, sums + j);

@@ -155,7 +155,7 @@ private:
         for (const KeptCopy& copy : graph_.copies) note_copy(copy);
     }
 
-    // What is written to a copy replaces it, with the value that it is a copy of.
+    // The node that writes a copy replaces the input that holds it, when the value's is replaced.
     void note_copy(const KeptCopy& copy) {
         const auto input_in = [&](int slot) {
             const auto input = std::ranges::find_if(graph_.nodes(), [&](const Node& node) {

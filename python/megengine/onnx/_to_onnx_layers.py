@@ -165,13 +165,15 @@ def _recurrent(emit: Emitter, call: Call) -> list[str]:
         weight = emit("Mul", weight, emit("Unsqueeze", last, emit.ints([1])))
     steps, hidden = call.shape[0], call.types[1][1][1]
     transposed, first = emit("Transpose", weight, perm=[1, 0]), emit.ints([0])
+    if call.op == "gru_reset_first":
+        parts_of_gates = [*zip(_chunks(emit, transposed, 3, hidden), _chunks(emit, last, 3, hidden, axis=0), strict=True)]
     results: list[list[str]] = [[""] * steps for _ in state]
     is_rounded = call.op == "lstm_of_bytes" or call.attrs.get("rounded")
     for time in reversed(range(steps)) if call.attrs["reverse"] else range(steps):
         now = emit("Gather", gates, emit.constant(time, np.int64), axis=0)
         h = _rounded_to_bytes(emit, state[0]) if is_rounded else state[0]
         if call.op == "gru_reset_first":
-            state = [_gru_reset_first_step(emit, now, h, transposed, last, hidden)]
+            state = [_gru_reset_first_step(emit, now, h, parts_of_gates, hidden)]
         elif call.op == "gru":
             state = [_gru_step(emit, now, emit("Add", emit("MatMul", h, transposed), last), h, hidden)]
         else:
@@ -200,24 +202,27 @@ def _gru_step(emit: Emitter, now: str, product: str, h: str, hidden: int) -> str
     given, held = _chunks(emit, now, 3, hidden), _chunks(emit, product, 3, hidden)
     r, z = (emit("Sigmoid", emit("Add", given[k], held[k])) for k in range(2))
     n = emit("Tanh", emit("Add", given[2], emit("Mul", r, held[2])))
+    return _between(emit, n, z, h)
+
+
+def _gru_reset_first_step(emit: Emitter, now: str, h: str, parts: Sequence[tuple[str, str]], hidden: int) -> str:
+    """parts: the weights and the bias of each gate."""
+    given = _chunks(emit, now, 3, hidden)
+
+    def sums(k: int, h: str) -> str:
+        weight, bias = parts[k]
+        return emit("Add", given[k], emit("Add", emit("MatMul", h, weight), bias))
+
+    r, z = (emit("Sigmoid", sums(k, h)) for k in range(2))
+    return _between(emit, emit("Tanh", sums(2, emit("Mul", r, h))), z, h)
+
+
+def _between(emit: Emitter, n: str, z: str, h: str) -> str:
     return emit("Add", n, emit("Mul", z, emit("Sub", h, n)))
 
 
-def _gru_reset_first_step(emit: Emitter, now: str, h: str, weight: str, bias: str, hidden: int) -> str:
-    def part_of(x: str, axis: int, begin: int, end: int) -> str:
-        return emit("Slice", x, emit.ints([begin * hidden]), emit.ints([end * hidden]), emit.ints([axis]))
-
-    def sums(h: str, begin: int, end: int) -> str:
-        held = emit("Add", emit("MatMul", h, part_of(weight, 1, begin, end)), part_of(bias, 0, begin, end))
-        return emit("Add", part_of(now, 1, begin, end), held)
-
-    r, z = _chunks(emit, emit("Sigmoid", sums(h, 0, 2)), 2, hidden)
-    n = emit("Tanh", sums(emit("Mul", r, h), 2, 3))
-    return emit("Add", n, emit("Mul", z, emit("Sub", h, n)))
-
-
-def _chunks(emit: Emitter, x: str, count: int, size: int) -> list[str]:
-    return [emit("Slice", x, emit.ints([k * size]), emit.ints([(k + 1) * size]), emit.ints([1])) for k in range(count)]
+def _chunks(emit: Emitter, x: str, count: int, size: int, axis: int = 1) -> list[str]:
+    return [emit("Slice", x, emit.ints([k * size]), emit.ints([(k + 1) * size]), emit.ints([axis])) for k in range(count)]
 
 
 # -- normalization --------------------------------------------------------------------------------
