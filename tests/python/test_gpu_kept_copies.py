@@ -5,6 +5,8 @@ import contextlib
 import copy
 import ctypes
 import gc
+import io
+import os
 
 import emulated
 import numpy as np
@@ -13,10 +15,12 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+from megengine import dtr
 from megengine.amp import autocast
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from megengine.optimizer import SGD, Adam
+from megengine.utils.comp_graph_tools import GraphInference
 
 WORDS, WIDTH = 261, 256  # products want more rows of words
 
@@ -198,4 +202,66 @@ def test_memory_that_is_lent_and_written_to():
         del lent
         np.testing.assert_array_equal(model.hidden.weight.numpy(), values)
     twins.step()
+    twins.step()
+
+
+@pytest.mark.parametrize("make_rule", [lambda p: SGD(p, lr=0.1, momentum=0.9), lambda p: Adam(p, lr=0.01)])
+def test_a_step_in_a_file(make_rule):
+    """Its weights are states of the file, in another order than their updates."""
+    model = Model()
+    step = step_of(model, make_rule(model.parameters()), capture_as_const=True)
+    places = [mge.tensor((np.arange(264) * k % WORDS).astype("int32")) for k in range(1, 7)]
+    step(places[0])
+    file = io.BytesIO()
+    step.dump(file, arg_names=["places"], output_names=["loss"])
+    file.seek(0)
+    loaded = GraphInference(file)
+    for n, each in enumerate(places):
+        assert loaded.run(each.numpy())["loss"].item() == step(each).item()
+        if n == 2:
+            loaded.load_state_dict({"hidden.weight": loaded.state_dict()["hidden.weight"] * np.float32(0.5)})
+            model.hidden.weight *= 0.5
+    state = loaded.state_dict()
+    for name, value in model.named_parameters():
+        assert state[name].tobytes() == value.numpy().tobytes(), name
+
+
+@pytest.mark.parametrize("lets_go", [False, True])
+def test_a_child_of_a_fork_lets_go_of_copies(lets_go):
+    """It cannot use the card, on which they stay as they are for its parent."""
+    twins = Twins()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            if lets_go:
+                twins = None
+                gc.collect()
+            code = int((mge.tensor(np.ones(3, "float32"), device="cpu0") * 2).numpy().sum() != 6)
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    twins.step()
+    twins.step()
+
+
+def test_eager_tensors_that_are_evicted_beside_copies():
+    twins = Twins()
+    gc.collect()
+    threshold, least = dtr.eviction_threshold, dtr.evictee_minimum_size
+    dtr.evictee_minimum_size = 4096
+    dtr.eviction_threshold = mge._core.memory_stats()["in_use"] + (4 << 20)
+    dtr.enable()
+    try:
+        for _ in range(2):
+            made = [model.hidden.weight * n for model in twins.models for n in range(20)]  # 10 MiB
+            twins.step()
+            for n, each in enumerate(made):
+                assert np.isfinite(each.numpy()).all(), n
+            for model in twins.models:
+                model.hidden.weight[...] = model.hidden.weight * 0.5
+            twins.step()
+    finally:
+        dtr.disable()
+        dtr.eviction_threshold, dtr.evictee_minimum_size = threshold, least
     twins.step()

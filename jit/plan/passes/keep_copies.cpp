@@ -46,6 +46,8 @@ public:
             if (copies_[id]) write(*copies_[id], node);
         }
         Graph result = rewrite_.finish();
+        // Programs find copies by their slots, in whose order updates need not be made.
+        std::ranges::sort(written_, {}, [](const auto& each) { return each.first.slot; });
         for (const auto& [copy, value] : written_) {
             result.copies.push_back(copy);
             result.copies.back().written = result.outputs.size();
