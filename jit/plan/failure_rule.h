@@ -18,7 +18,8 @@
 namespace megjit::jit {
 
 // Finds the nodes that may be the first to fail, in the order in which they run. A node that checks
-// places alone is not one of them where each was checked before, within no larger extent.
+// places alone is not one of them where each was checked before, within no larger extent, or is
+// known (known_places.h).
 class FirstFailures {
 public:
     explicit FirstFailures(const Graph& graph) : graph_(graph) {}

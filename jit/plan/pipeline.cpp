@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 
+#include "jit/plan/passes/map_rows.h"
 #include "jit/plan/passes/passes.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
@@ -83,6 +84,8 @@ constexpr Pass kPipeline[] = {
      "after what moves ops: nothing that may fail comes later; before fuse, which makes it a part of the update"},
     {"keep_copies", 3, keep_copies, true, true,
      "after guard_updates: what is copied is what a failure leaves; before fuse, which makes the copy a part of the update"},
+    {"map_rows", 3, plain<map_rows>, true, true,
+     "after guard_updates: its own writes at places do not fail; before fuse, whose kernels read rows by a map"},
     {"move_views", 3, plain<move_views>, true, true,
      "after fuse_epilogues, which looks for what follows a product; before fuse"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},

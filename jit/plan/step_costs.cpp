@@ -62,9 +62,13 @@ private:
         cost.kernel = codegen::print(kernel);
         cost.seconds = 0;
         codegen::KernelWork joint;  // of launches that share a grid
+        std::span<const ValueId> inputs = node.inputs;  // of the launches that are left
         for (const codegen::LaunchShape& launch : launches_of(node)) {
-            const codegen::KernelWork work =
+            codegen::KernelWork work =
                 codegen::work_of(kernel, launch, device_.target(), costs_.cache_bytes());
+            for (size_t i = 0; i < codegen::memory_inputs(kernel); ++i)
+                if (kernel.inputs[i].by >= 0) work.bytes -= read_again(launch, inputs[i]);
+            inputs = inputs.subspan(codegen::memory_inputs(kernel));
             if (codegen::gpu_plan_of(kernel, launch, device_.target()).joins) {
                 joint.bytes += work.bytes;
                 joint.instructions += work.instructions;
@@ -77,6 +81,13 @@ private:
             cost.instructions_of_element = work.instructions_of_element;
         }
         if (joint.bytes > 0) *cost.seconds += costs_.launch_of(joint).seconds;
+    }
+
+    // What a launch reads more than once of a tensor whose rows it finds by a map.
+    double read_again(const codegen::LaunchShape& launch, ValueId rows) const {
+        const Type& type = prepared_.graph.type(rows);
+        return static_cast<double>(std::max<int64_t>(0, launch.numel() - type.numel())) *
+               static_cast<double>(runtime::size_of(type.dtype));
     }
 
     void add_transfer(StepCost& cost, const Node& node) const {

@@ -29,7 +29,7 @@ GPU_TESTS = {
     "test_gpu_memory.py", "test_gpu_steady.py", "test_gpu_failures.py", "test_gpu_nccl.py", "test_recurrent.py", "test_control_flow.py",
     "test_control_flow_in_graphs.py", "test_attention.py", "test_attention_found.py", "test_placed_heads.py", "test_integer_products.py",
     "test_ctc.py", "test_gpu_contractions.py", "test_gpu_exchange.py", "test_gpu_bits.py", "test_wide_dtypes.py", "test_usual_functions.py",
-    "test_constants.py", "test_integer_means.py", "test_gpu_joint_launches.py", "test_gpu_kept_copies.py", "test_products_of_halves.py",
+    "test_constants.py", "test_integer_means.py", "test_gpu_joint_launches.py", "test_gpu_kept_copies.py", "test_products_of_halves.py", "test_mapped_rows.py",
 }  # fmt: skip
 
 

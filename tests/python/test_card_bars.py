@@ -75,15 +75,15 @@ def test_every_step_has_a_modelled_time(plan):
 
 
 def test_launches(plan):
-    assert plan.launches <= 311
+    assert plan.launches <= 317
 
 
 def test_bytes_outside_of_products_and_attention(plan):
-    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 14.6e9
+    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 14.31e9
 
 
 def test_modelled_time(plan):
-    assert plan.seconds <= 18.1e-3
+    assert plan.seconds <= 18.03e-3
 
 
 def test_bytes_of_the_loss(plan):
@@ -94,10 +94,11 @@ def test_bytes_of_the_loss(plan):
 
 
 def test_bytes_of_the_optimizer(plan):
-    """Adam beside its gradients and the weights in halves that it writes, and casts that are left."""
+    """Adam beside its gradients and the weights in halves that it writes, and casts that are left. Of the words' gradient it reads the head's part and
+    the rows of the text."""
     updates = [cost for cost in plan.costs if "true_div" in cost.ops and "reduce_sum" not in cost.ops]
     casts = [cost for cost in plan.costs if set(cost.ops) == {"cast"}]
-    assert sum(cost.bytes for cost in updates + casts) <= 3.62e9
+    assert sum(cost.bytes for cost in updates + casts) <= 3.49e9
 
 
 def test_instructions_of_an_element_of_gelu(plan):

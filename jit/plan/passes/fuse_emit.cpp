@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <utility>
 
 #include "codegen/op_kernel.h"
 #include "codegen/strides.h"
@@ -224,6 +225,8 @@ private:
                      .strides =
                          in_space(broadcast_strides(graph_.type(value).shape, own, space), dropped),
                      .is_offset = true});
+            } else if (const auto mapped = grouping_.rows_of(value); mapped && !group_.contracts) {
+                add_mapped_rows(*mapped, graph_.type(value), space, dropped);
             } else {
                 const Source source = source_of(grouping_, value, space);
                 spec_.inputs.push_back({.dtype = graph_.type(value).dtype,
@@ -232,6 +235,23 @@ private:
                 sources_.push_back(source.value);
             }
         }
+    }
+
+    // The rows, and after them the places that say which of them is read.
+    void add_mapped_rows(const MappedRows& mapped, const Type& type, const Shape& space,
+                         bool dropped) {
+        std::vector<int64_t> within = dense_strides(type), along(within.size(), 0);
+        const int64_t row = std::exchange(within[0], 0);
+        along[0] = 1;
+        const auto strides = [&](const std::vector<int64_t>& own) {
+            return in_space(broadcast_strides(type.shape, own, space), dropped);
+        };
+        spec_.inputs.push_back({.dtype = type.dtype,
+                                .strides = strides(within),
+                                .by = static_cast<int>(spec_.inputs.size()) + 1,
+                                .gather_stride = row});
+        spec_.inputs.push_back({.dtype = runtime::DType::i32, .strides = strides(along)});
+        sources_.insert(sources_.end(), {mapped.rows, mapped.places});
     }
 
     // A contraction, with the ops that make its weights, is the first of its group.
@@ -349,9 +369,11 @@ void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
                  (part == Part::broadcast && group.nodes.size() > 1);
     }
     // A long expression is computed faster by code of its own than step by step, if there is enough
-    // of it.
+    // of it; and only code of its own reads rows by a map.
     const bool is_worth_alone = (group.heavy > 0 && group.shape.numel() >= kManyElements) ||
-                                grouping.generates_alone(grouping.graph.node(group.nodes[0]));
+                                std::ranges::any_of(group.operands, [&](ValueId operand) {
+        return grouping.rows_of(operand).has_value();
+    }) || grouping.generates_alone(grouping.graph.node(group.nodes[0]));
     // The eager kernels know row-major only.
     if (parts < 2 && !is_worth_alone && group.layout == Layout::row_major)
         return copy_nodes(grouping.graph, group, rewrite);

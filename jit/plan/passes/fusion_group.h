@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "jit/plan/passes/map_rows.h"
 #include "jit/plan/passes/passes.h"
 #include "jit/plan/passes/product_choice.h"
 
@@ -88,6 +89,10 @@ struct Grouping {
     // A product that no library of the GPU computes is a kernel without other ops, too.
     bool generates_alone(const Node& product) const;
     int level_of(NodeId id) const;
+    // Where a kernel reads the rows of a value that is not stored by itself.
+    std::optional<MappedRows> rows_of(ValueId id) const {
+        return stored[at(id)] ? std::nullopt : mapped_rows(graph, id);
+    }
     // Returns the operands of both as one group.
     std::vector<ValueId> joint_operands(int a, int b) const;
     // Group b takes over the nodes of a.
