@@ -136,7 +136,7 @@ test-plain-cmake:
 	JOBS=$(JOBS) tools/plain_cmake.sh
 
 # For AArch64 (docs/decisions/0022): cross-built against Debian's arm64 packages, which lie in build/arm/root; tests run under qemu.
-test-arm:
+test-arm: build
 	JOBS=$(JOBS) tools/test_arm.sh
 
 # The site, and the pages of plans and graphs, in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.

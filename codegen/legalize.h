@@ -16,6 +16,7 @@
 #pragma once
 
 #include "codegen/kernel_ir.h"
+#include "runtime/host/isa.h"
 
 namespace megjit::codegen {
 
@@ -24,12 +25,9 @@ struct NativeOps {
     bool f32_to_i32 = false;  // a cast of any f32 to i32, as scalar.h says
 };
 constexpr NativeOps kAllNative = {.f32_to_i32 = true};
-// What MLIR's back-end has for this CPU. (Arm's instruction gives other numbers out of range.)
-#if defined(__x86_64__)
-constexpr NativeOps kHostOps = kAllNative;
-#else
-constexpr NativeOps kHostOps = {};
-#endif
+// What MLIR's back-end has for CPUs of that level. (Arm's instruction gives other numbers out of
+// range.)
+constexpr NativeOps native_ops(runtime::Isa isa) { return {.f32_to_i32 = !runtime::is_arm(isa)}; }
 
 // Returns a kernel of legal instructions with the same bits (any NaN for a NaN), if stored values
 // are already narrowed as KernelIR says. Returns the kernel itself when it is legal.

@@ -305,12 +305,13 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(Compiler& compiler,
     return made;
 }
 
-std::string KernelService::object_of(const KernelIR& kernel) {
+std::string KernelService::object_of(const KernelIR& kernel, runtime::Isa isa) {
     Compiler* const compiler = choose(false, "MLIR");
-    if (!compiler || compiler->name() != "MLIR")
-        runtime::user_error({.what = "object code is MLIR's, which is not installed"});
     const std::lock_guard compiling(compile_mutex_);
-    return compiler->bytes_of(legal_for(*compiler, KernelJob{kernel}));
+    std::string object = compiler ? compiler->object_for(kernel, isa) : "";
+    if (object.empty())
+        runtime::user_error({.what = "object code is MLIR's, which is not installed"});
+    return object;
 }
 
 std::shared_ptr<const CompiledKernel> KernelService::get(const KernelJob& job,

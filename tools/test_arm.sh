@@ -6,13 +6,14 @@
 #   python     one in ten of the Python tests, and the first of each file
 #   documents  the documents' programs, where they lie beside the clone
 #   demo       what `make demo` trains
-#   static     a function that `package --static` writes, compiled for Arm here
+#   static     a function that `package --static` writes on x86-64
 #   fuzz       500 random graphs
 set -eu
 cd "$(dirname "$0")/.."
 start=$(date +%s)
 arm=$PWD/build/arm
 python=$PWD/tools/arm_python.sh
+native=$PWD/.venv/bin/python
 suites="runtime_tests memory_tests codegen_tests jit_tests backends_tests mlir_tests"
 
 tools/setup.sh test g++-aarch64-linux-gnu qemu-user
@@ -60,7 +61,7 @@ demo() { "$python" examples/train_digits.py; }
 static() {
     rm -rf "$arm/static" && mkdir "$arm/static"
     cp tests/arm/static.py tests/arm/static.c "$arm/static"
-    (cd "$arm/static" && "$python" static.py && "$python" -m megengine package small.dump --static small --name small &&
+    (cd "$arm/static" && "$native" static.py && "$native" -m megengine package small.dump --static small --name small --isa neon &&
         aarch64-linux-gnu-gcc-12 --sysroot="$arm/root" -Ismall -Wa,-Ismall static.c small/small.c small/k*.o -lm -o static &&
         qemu-aarch64 -L "$arm/root" ./static)
 }

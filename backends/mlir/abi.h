@@ -10,7 +10,7 @@ extern "C" {
 // Receives the whole result, or the text of an error, in one call.
 typedef void (*megjit_mlir_sink)(void* to, const char* data, size_t bytes);
 
-constexpr int kMegjitMlirAbi = 5;
+constexpr int kMegjitMlirAbi = 6;
 int megjit_mlir_abi(void);
 // Sets the runtime::Isa that code may use. To be called before anything else.
 void megjit_mlir_bound(int isa);
@@ -22,6 +22,8 @@ void megjit_mlir_version(megjit_mlir_sink sink, void* to);
 int megjit_mlir_compile(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 int megjit_mlir_source(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
 int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_mlir_sink sink, void* to);
+// Compiles it to object code for a plain CPU of that runtime::Isa, of either architecture.
+int megjit_mlir_object(const char* kernel, size_t bytes, int isa, megjit_mlir_sink sink, void* to);
 // Loads object code and returns the address of its kernel; null with an error text.
 void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, void* to);
 

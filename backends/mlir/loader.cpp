@@ -27,6 +27,15 @@ codegen::KernelFn MlirCompiler::load(const std::string& object) {
     return reinterpret_cast<codegen::KernelFn>(address);
 }
 
+std::string MlirCompiler::object_for(const codegen::KernelIR& kernel, runtime::Isa isa) {
+    const auto answer = reinterpret_cast<decltype(&megjit_mlir_object)>(function("_object"));
+    const std::string text = print(legalize(kernel, codegen::native_ops(isa)));
+    std::string result;
+    if (answer(text.data(), text.size(), static_cast<int>(isa), keep, &result) != 0)
+        throw DeviceError(cat("MLIR: cannot compile a kernel: ", result, "\n", text));
+    return result;
+}
+
 std::string MlirCompiler::ask_for_gpu(std::string_view suffix, const codegen::KernelIR& kernel,
                                       const codegen::GpuPlan& plan, int arch) const {
     const auto answer = reinterpret_cast<decltype(&megjit_mlir_gpu_compile)>(function(suffix));

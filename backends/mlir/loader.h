@@ -11,8 +11,9 @@ namespace megjit::mlir_backend {
 class MlirCompiler final : public codegen::PluginCompiler {
 public:
     explicit MlirCompiler(std::filesystem::path plugin);
-    codegen::NativeOps native() const override { return codegen::kHostOps; }
+    codegen::NativeOps native() const override { return codegen::native_ops(runtime::isa()); }
     codegen::KernelFn load(const std::string& object) override;
+    std::string object_for(const codegen::KernelIR& kernel, runtime::Isa isa) override;
     // Compiles legal kernels for GPUs: to PTX, and to readable LLVM IR.
     std::string compile_for_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,
                                 int arch) const;

@@ -10,16 +10,26 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
-#include "llvm/TargetParser/Host.h"
 #include "llvm/Transforms/InstCombine/InstCombine.h"
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "runtime/host/error.h"
 
+extern "C" {
+void LLVMInitializeX86TargetInfo();
+void LLVMInitializeX86Target();
+void LLVMInitializeX86TargetMC();
+void LLVMInitializeX86AsmPrinter();
+void LLVMInitializeAArch64TargetInfo();
+void LLVMInitializeAArch64Target();
+void LLVMInitializeAArch64TargetMC();
+void LLVMInitializeAArch64AsmPrinter();
+}
+
 namespace megjit::mlir_backend {
 namespace {
 
+using llvm::orc::JITTargetMachineBuilder;
 using runtime::cat;
 using runtime::DeviceError;
 
@@ -33,93 +43,84 @@ void must(llvm::Error error, const char* doing) {
     if (error) throw DeviceError(cat("LLVM: ", doing, ": ", llvm::toString(std::move(error))));
 }
 
-#if defined(__aarch64__)
-// A plain CPU of that level: LLVM finds out the model by /proc/cpuinfo, which an emulator does not
-// replace.
-llvm::orc::JITTargetMachineBuilder target_of(runtime::Isa isa) {
-    llvm::orc::JITTargetMachineBuilder host{llvm::Triple(llvm::sys::getProcessTriple())};
-    host.setCPU("generic");
-    if (isa >= runtime::Isa::dotprod) host.addFeatures({"+lse", "+fullfp16", "+dotprod"});
-    if (isa >= runtime::Isa::i8mm) host.addFeatures({"+i8mm"});
-    if (isa >= runtime::Isa::bf16) host.addFeatures({"+bf16"});
-    return host;
+// A plain CPU of that level. On Arm LLVM is not asked for the model, which it reads in
+// /proc/cpuinfo: an emulator does not replace that file.
+JITTargetMachineBuilder plain_cpu(runtime::Isa isa) {
+    const bool is_arm = runtime::is_arm(isa);
+    JITTargetMachineBuilder cpu{
+        llvm::Triple(is_arm ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu")};
+    cpu.setCPU(is_arm                      ? "generic"
+               : runtime::has_avx512(isa) ? "x86-64-v4"
+                                           : "x86-64-v3");
+    if (!is_arm) return cpu;
+    if (isa >= runtime::Isa::dotprod) cpu.addFeatures({"+lse", "+fullfp16", "+dotprod"});
+    if (isa >= runtime::Isa::i8mm) cpu.addFeatures({"+i8mm"});
+    if (isa >= runtime::Isa::bf16) cpu.addFeatures({"+bf16"});
+    return cpu;
 }
-VectorTarget vectors_of(runtime::Isa) { return {.native = 4}; }
-#else
-// The CPU of this machine, or below its level the plain x86-64 of that level.
-llvm::orc::JITTargetMachineBuilder target_of(runtime::Isa isa) {
-    auto host = must(llvm::orc::JITTargetMachineBuilder::detectHost(), "looking at this CPU");
-    if (isa < runtime::machine_isa()) {
-        host.setCPU(runtime::has_avx512(isa) ? "x86-64-v4" : "x86-64-v3");
-        host.getFeatures() = llvm::SubtargetFeatures();
-    }
-    return host;
+
+// The CPU of this machine, or below its level a plain one.
+JITTargetMachineBuilder this_cpu(runtime::Isa isa) {
+    if (isa < runtime::machine_isa() || runtime::is_arm(isa)) return plain_cpu(isa);
+    return must(JITTargetMachineBuilder::detectHost(), "looking at this CPU");
 }
+
 VectorTarget vectors_of(runtime::Isa isa) {
+    if (runtime::is_arm(isa)) return {.native = 4};
     return {.native = runtime::has_avx512(isa) ? 16 : 8, .truncates = true};
 }
-#endif
 
-}  // namespace
-
-struct Machine::State {
-    std::unique_ptr<llvm::orc::LLJIT> jit;
-    std::unique_ptr<llvm::TargetMachine> target;
-    VectorTarget vectors;
-    std::string version;
-    int serial = 0;
-
-    explicit State(runtime::Isa isa) {
-        set_options();
-        llvm::InitializeNativeTarget();
-        llvm::InitializeNativeTargetAsmPrinter();
-        auto host = target_of(isa);
-        // A JIT's default is the large code model, which loads a 64-bit address into registers for
-        // every constant.
-        host.setCodeModel(llvm::CodeModel::Small);
-        host.setRelocationModel(llvm::Reloc::PIC_);
-        host.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
-        host.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
-        target = must(host.createTargetMachine(), "making a code generator for this CPU");
-        vectors = vectors_of(isa);
-        version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ",
-                      std::hash<std::string>()(host.getFeatures().getString()));
-        jit = must(llvm::orc::LLJITBuilder()
-                       .setJITTargetMachineBuilder(std::move(host))
-                       .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
-                       .setLinkProcessSymbolsByDefault(false)
-                       .create(),
-                   "starting the linker");
-        define_functions();
-    }
-
-    // Turns off passes that gain nothing here but take a quarter of the compile time: addresses are
-    // sums of a base and an index already, and the loops have their instructions in the order that
-    // keeps a CPU busy (loops::spread_chains).
-    static void set_options() {
+// Turns off passes that gain nothing here but take a quarter of the compile time: addresses are
+// sums of a base and an index already, and the loops have their instructions in the order that
+// keeps a CPU busy (loops::spread_chains).
+void start_llvm() {
+    static const bool is_started = [] {
         const char* const arguments[] = {"megjit", "-disable-lsr", "-disable-post-ra",
                                          "-enable-misched=false", "-pre-RA-sched=source"};
         llvm::cl::ParseCommandLineOptions(static_cast<int>(std::size(arguments)), arguments);
-    }
+        LLVMInitializeX86TargetInfo();
+        LLVMInitializeX86Target();
+        LLVMInitializeX86TargetMC();
+        LLVMInitializeX86AsmPrinter();
+        LLVMInitializeAArch64TargetInfo();
+        LLVMInitializeAArch64Target();
+        LLVMInitializeAArch64TargetMC();
+        LLVMInitializeAArch64AsmPrinter();
+        return true;
+    }();
+    (void)is_started;
+}
 
-    void define_functions() {
-        llvm::orc::SymbolMap symbols;
-        for (const auto& [name, address] : codegen::callable_functions())
-            symbols[jit->mangleAndIntern(name)] = {
-                llvm::orc::ExecutorAddr::fromPtr(address),
-                llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
-        must(jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))),
-             "defining functions");
+}  // namespace
+
+struct CodeMaker::State {
+    JITTargetMachineBuilder cpu;
+    std::unique_ptr<llvm::TargetMachine> target;
+    VectorTarget vectors;
+
+    // `choose` picks a CPU of that level.
+    State(runtime::Isa isa, JITTargetMachineBuilder (*choose)(runtime::Isa))
+        : cpu((start_llvm(), choose(isa))), vectors(vectors_of(isa)) {
+        // A JIT's default is the large code model, which loads a 64-bit address into registers for
+        // every constant.
+        cpu.setCodeModel(llvm::CodeModel::Small);
+        cpu.setRelocationModel(llvm::Reloc::PIC_);
+        cpu.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+        cpu.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
+        target = must(cpu.createTargetMachine(), "making a code generator for this CPU");
     }
 };
 
-Machine::Machine(runtime::Isa isa)
-    : state_(std::make_unique<State>(std::min(isa, runtime::machine_isa()))) {}
-Machine::~Machine() = default;
-const VectorTarget& Machine::vectors() const { return state_->vectors; }
-std::string Machine::version() const { return state_->version; }
+CodeMaker::CodeMaker(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CodeMaker::CodeMaker(runtime::Isa isa) : CodeMaker(std::make_unique<State>(isa, plain_cpu)) {}
+CodeMaker::~CodeMaker() = default;
+const VectorTarget& CodeMaker::vectors() const { return state_->vectors; }
+std::string CodeMaker::version() const {
+    return cat("LLVM ", LLVM_VERSION_STRING, " ", state_->cpu.getCPU(), " ",
+               std::hash<std::string>()(state_->cpu.getFeatures().getString()));
+}
 
-void Machine::optimize(llvm::Module& module) {
+void CodeMaker::optimize(llvm::Module& module) {
     llvm::TargetMachine& target = *state_->target;
     module.setDataLayout(target.createDataLayout());
     module.setTargetTriple(target.getTargetTriple());
@@ -150,7 +151,7 @@ void Machine::optimize(llvm::Module& module) {
         if (!function.isDeclaration()) passes.run(function, functions);
 }
 
-std::string Machine::to_object(llvm::Module& module) {
+std::string CodeMaker::to_object(llvm::Module& module) {
     llvm::SmallVector<char, 0> object;
     llvm::raw_svector_ostream out(object);
     llvm::legacy::PassManager passes;
@@ -161,7 +162,7 @@ std::string Machine::to_object(llvm::Module& module) {
     return {object.data(), object.size()};
 }
 
-std::string Machine::to_assembly(llvm::Module& module) {
+std::string CodeMaker::to_assembly(llvm::Module& module) {
     llvm::SmallVector<char, 0> text;
     llvm::raw_svector_ostream out(text);
     llvm::legacy::PassManager passes;
@@ -172,9 +173,35 @@ std::string Machine::to_assembly(llvm::Module& module) {
     return {text.data(), text.size()};
 }
 
+struct Machine::Linker {
+    std::unique_ptr<llvm::orc::LLJIT> jit;
+    int serial = 0;
+
+    explicit Linker(JITTargetMachineBuilder cpu)
+        : jit(must(llvm::orc::LLJITBuilder()
+                       .setJITTargetMachineBuilder(std::move(cpu))
+                       .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
+                       .setLinkProcessSymbolsByDefault(false)
+                       .create(),
+                   "starting the linker")) {
+        llvm::orc::SymbolMap symbols;
+        for (const auto& [name, address] : codegen::callable_functions())
+            symbols[jit->mangleAndIntern(name)] = {
+                llvm::orc::ExecutorAddr::fromPtr(address),
+                llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+        must(jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))),
+             "defining functions");
+    }
+};
+
+Machine::Machine(runtime::Isa isa)
+    : CodeMaker(std::make_unique<State>(std::min(isa, runtime::machine_isa()), this_cpu)),
+      linker_(std::make_unique<Linker>(state_->cpu)) {}
+Machine::~Machine() = default;
+
 void* Machine::load(const std::string& object) {
-    llvm::orc::LLJIT& jit = *state_->jit;
-    const std::string name = cat("kernel", state_->serial++);
+    llvm::orc::LLJIT& jit = *linker_->jit;
+    const std::string name = cat("kernel", linker_->serial++);
     // Each kernel has a library of its own, for all kernels have the same symbol.
     llvm::orc::JITDylib& library = must(jit.createJITDylib(name), "making room for a kernel");
     library.addToLinkOrder(jit.getMainJITDylib());

@@ -1,4 +1,5 @@
-// backends/mlir/machine.h -- the CPU we run on: LLVM IR to object code, object code to an address.
+// backends/mlir/machine.h -- CPUs: LLVM IR to object code and, for the one we run on, object code to
+// an address.
 #pragma once
 
 #include <memory>
@@ -14,21 +15,34 @@ namespace megjit::mlir_backend {
 
 struct VectorTarget;
 
-// Not thread-safe.
-class Machine {
+// Makes code for a CPU. Not thread-safe.
+class CodeMaker {
 public:
-    explicit Machine(runtime::Isa isa = runtime::isa());
-    ~Machine();
+    // A plain CPU of that level, of either architecture.
+    explicit CodeMaker(runtime::Isa isa);
+    ~CodeMaker();
     const VectorTarget& vectors() const;
     std::string version() const;  // LLVM's version, CPU, hash of its features
     void optimize(llvm::Module& module);
     std::string to_object(llvm::Module& module);
     std::string to_assembly(llvm::Module& module);  // the same code in readable form
+
+protected:
+    struct State;
+    explicit CodeMaker(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+};
+
+// The CPU that we run on, up to a level. Not thread-safe.
+class Machine : public CodeMaker {
+public:
+    explicit Machine(runtime::Isa isa = runtime::isa());
+    ~Machine();
     void* load(const std::string& object);  // the address of kKernelSymbol; throws DeviceError
 
 private:
-    struct State;
-    std::unique_ptr<State> state_;
+    struct Linker;
+    std::unique_ptr<Linker> linker_;
 };
 
 }  // namespace megjit::mlir_backend

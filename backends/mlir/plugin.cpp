@@ -40,9 +40,22 @@ struct Compiler {
     }
 
     std::unique_ptr<llvm::Module> optimized(std::string_view text, llvm::LLVMContext& context) {
-        const codegen::KernelIR kernel = sound_kernel(text, codegen::kHostOps);
-        std::unique_ptr<llvm::Module> module = lowering.lower(kernel, machine.vectors(), context);
-        machine.optimize(*module);
+        return optimized_for(machine, runtime::machine_isa(), text, context);
+    }
+
+    // The object code of a kernel for a plain CPU of that level.
+    std::string object_for(runtime::Isa isa, std::string_view text) {
+        llvm::LLVMContext context;
+        CodeMaker maker(isa);
+        return maker.to_object(*optimized_for(maker, isa, text, context));
+    }
+
+private:
+    std::unique_ptr<llvm::Module> optimized_for(CodeMaker& maker, runtime::Isa isa,
+                                                std::string_view text, llvm::LLVMContext& context) {
+        const codegen::KernelIR kernel = sound_kernel(text, codegen::native_ops(isa));
+        std::unique_ptr<llvm::Module> module = lowering.lower(kernel, maker.vectors(), context);
+        maker.optimize(*module);
         return module;
     }
 };
@@ -141,6 +154,15 @@ MEGJIT_EXPORT int megjit_mlir_assembly(const char* kernel, size_t bytes, megjit_
         const std::lock_guard lock(compiler.mutex);
         llvm::LLVMContext context;
         return compiler.machine.to_assembly(*compiler.optimized({kernel, bytes}, context));
+    });
+}
+
+MEGJIT_EXPORT int megjit_mlir_object(const char* kernel, size_t bytes, int isa,
+                                     megjit_mlir_sink sink, void* to) {
+    return answer(sink, to, [&] {
+        Compiler& compiler = Compiler::instance();
+        const std::lock_guard lock(compiler.mutex);
+        return compiler.object_for(static_cast<megjit::runtime::Isa>(isa), {kernel, bytes});
     });
 }
 

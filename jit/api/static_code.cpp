@@ -17,7 +17,6 @@
 #include "runtime/core/device.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
-#include "runtime/host/isa.h"
 #include "runtime/ops/known.h"
 
 namespace megjit::api {
@@ -38,11 +37,13 @@ bool is_identifier(const std::string& name) {
 class Writer {
 public:
     // `states` are the file's; the function reads them, or replaces them in place.
-    Writer(const jit::Model& function, const std::vector<jit::State>& states, std::string name)
+    Writer(const jit::Model& function, const std::vector<jit::State>& states, std::string name,
+           runtime::Isa isa)
         : function_(function),
           step_(jit::step_for(function, runtime::host_device())),
           prepared_(plan()) {
         texts_.name = std::move(name);
+        texts_.isa = isa;
         layout_ = jit::lay_out(prepared_, jit::plan_buffers(prepared_, step_, false));
         texts_.arena_bytes = layout_.arena_bytes;
         add_members(states);
@@ -350,7 +351,7 @@ private:
             made, sizeof made, "k%012llx",
             static_cast<unsigned long long>(codegen::hash(texts_.name + "\n" + text, 0) >> 16));
         symbol = made;
-        std::string object = codegen::KernelService::instance().object_of(kernel);
+        std::string object = codegen::KernelService::instance().object_of(kernel, texts_.isa);
         const std::string whole = '\0' + std::string(kGiven) + '\0';
         const size_t at = object.find(whole);
         if (at == std::string::npos)
@@ -377,14 +378,15 @@ private:
 }  // namespace
 
 std::map<std::string, std::string> static_code_of(File& file, const std::string& function,
-                                                  const std::string& name, bool keeps_states) {
+                                                  const std::string& name, bool keeps_states,
+                                                  runtime::Isa isa) {
     if (!is_identifier(name))
         runtime::user_error({.what = cat("static code: '", name, "' is no name in C"),
                              .fix = "use letters, digits and '_', such as net"});
     const jit::Model& model = *file.function(function);
     keeps_states = keeps_states || model.replaces_states();
     const std::vector<jit::State> states = file.states_on_host();
-    if (!keeps_states) return Writer(file.without_states(function), states, name).files();
+    if (!keeps_states) return Writer(file.without_states(function), states, name, isa).files();
     jit::refuse_bounds(model);
     for (const jit::Input& input : model.states())
         if (input.kind == jit::Input::Kind::key)
@@ -392,7 +394,7 @@ std::map<std::string, std::string> static_code_of(File& file, const std::string&
                                              " draws from the state ", states[input.state].name),
                                  .why = "random numbers have no generated kernels",
                                  .fix = "load the dump by libmegjit, which has them"});
-    return Writer(model, states, name).files();
+    return Writer(model, states, name, isa).files();
 }
 
 }  // namespace megjit::api

@@ -92,7 +92,7 @@ std::string StaticTexts::header() const {
         ")\n"
         "#define ",
         name, "_arena_align ", jit::kOperandAlign, "\n\n", start, "/* 0; 1 where the CPU lacks ",
-        runtime::name_of(runtime::isa()),
+        runtime::name_of(isa),
         "; 2 where the arena is null or unaligned: nothing is done then.\n"
         "   3 where an index or a label is out of range: the results are not complete then",
         states.empty() ? "" : ", and the state is as it was",
@@ -134,7 +134,7 @@ std::string StaticTexts::source() const {
     const std::string given = states.empty() ? "" : "states, ";
     return cat(
         "#include \"", name, ".h\"\n\n#include <string.h>\n",
-        runtime::is_arm(runtime::isa()) ? "#include <sys/auxv.h>\n" : "",
+        runtime::is_arm(isa) ? "#include <sys/auxv.h>\n" : "",
         "\n"
         "/* ",
         name,
@@ -185,7 +185,7 @@ static void run_launch(const )",
         name,
         "_constants;\n"
         "    if (!(",
-        check_of(runtime::isa()),
+        check_of(isa),
         ")) return 1;\n"
         "    if (arena == 0 || (uintptr_t)arena % ",
         name, "_arena_align) return 2;\n", steps, "    return 0;\n}\n");

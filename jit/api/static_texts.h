@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/core/type.h"
+#include "runtime/host/isa.h"
 
 namespace megjit::api {
 
@@ -18,6 +19,7 @@ struct Member {
 
 struct StaticTexts {
     std::string name;  // the prefix of all names
+    runtime::Isa isa;  // what the code needs
     std::vector<Member> inputs, outputs, states;
     size_t arena_bytes = 0;
     std::vector<std::string> kernels;  // symbols, one for each object

@@ -170,12 +170,14 @@ std::unique_ptr<api::Context> program_of(std::shared_ptr<api::File> file,
 
 nb::typed<nb::dict, std::string, nb::bytes> static_code(api::File& file,
                                                         const std::string& function,
-                                                        const std::string& name,
-                                                        bool keeps_states) {
+                                                        const std::string& name, bool keeps_states,
+                                                        const std::string& isa) {
+    const std::optional<runtime::Isa> level = runtime::isa_named(isa);
+    if (!level) throw nb::value_error(("there is no instruction set " + isa).c_str());
     std::map<std::string, std::string> files;
     {
         const runtime::WithoutHostLock release;
-        files = api::static_code_of(file, function, name, keeps_states);
+        files = api::static_code_of(file, function, name, keeps_states, *level);
     }
     nb::typed<nb::dict, std::string, nb::bytes> found;
     for (const auto& [file_name, bytes] : files) found[file_name.c_str()] = to_python(bytes);
@@ -311,7 +313,8 @@ void bind_model(nb::module_& m) {
     }, nb::arg("function"), nb::arg("arch"),
              "All kernels of a function, for a GPU that need not be there, into the cache.")
         .def("static_code", &static_code, nb::arg("function"), nb::arg("name"),
-             nb::arg("keeps_states"), "Contents of files by name: C that calls generated kernels.")
+             nb::arg("keeps_states"), nb::arg("isa"),
+             "Contents of files by name: C that calls generated kernels.")
         .def("set_options", &api::File::set_options, nb::arg("opt_level"), nb::arg("memory_limit"),
              "Of all functions; an opt_level of -1 leaves them theirs.")
         .def("states", &states_of, "The present values by name.")

@@ -236,7 +236,7 @@ def parser() -> argparse.ArgumentParser:
     file.add_argument("--name", default="net", help="what its names begin with (net)")
     words = "memory of the caller's for the state that a --static function only reads, as for what it changes; else it is constant"
     file.add_argument("--states", action="store_true", help=words)
-    words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (the lowest of this architecture)"
+    words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (the lowest of this architecture); with --static any one"
     file.add_argument("--isa", default="", metavar="LEVELS", help=words)
     words = "GPUs to compile for, such as sm_80,sm_90: none of them has to be here"
     file.add_argument("--gpu", metavar="ARCHITECTURES", help=words)

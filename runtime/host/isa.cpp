@@ -80,17 +80,22 @@ Isa machine_isa() {
     return level;
 }
 
+std::optional<Isa> isa_named(std::string_view name) {
+    const auto found = std::find(std::begin(kLevelNames), std::end(kLevelNames), name);
+    if (found == std::end(kLevelNames)) return std::nullopt;
+    return static_cast<Isa>(found - std::begin(kLevelNames));
+}
+
 Isa bounded_isa(std::string_view wanted, Isa machine) {
     if (wanted.empty()) return machine;
-    const auto found = std::find(std::begin(kLevelNames), std::end(kLevelNames), wanted);
-    if (found == std::end(kLevelNames))
+    const std::optional<Isa> level = isa_named(wanted);
+    if (!level)
         user_error({.what = cat("MEGJIT_ISA: there is no level ", wanted),
                     .fix = cat("set it to one that this machine has: ", levels_up_to(machine))});
-    const auto level = static_cast<Isa>(found - std::begin(kLevelNames));
-    if (level > machine || is_arm(level) != is_arm(machine))
+    if (*level > machine || is_arm(*level) != is_arm(machine))
         user_error({.what = cat("MEGJIT_ISA: this machine has no ", wanted),
                     .fix = cat("set it to one that it has: ", levels_up_to(machine))});
-    return level;
+    return *level;
 }
 
 Isa isa() {

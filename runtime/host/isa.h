@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,8 @@ constexpr bool has_avx512(Isa isa) { return isa >= Isa::avx512 && !is_arm(isa); 
 inline bool has_avx512() { return has_avx512(isa()); }
 inline bool has_vnni() { return isa() >= Isa::avx512_vnni && !is_arm(isa()); }
 
+// The level of that name, of either architecture; nothing where there is none.
+std::optional<Isa> isa_named(std::string_view name);
 // The rule behind isa(): the level that `wanted` (empty: no bound) gives on such a machine.
 Isa bounded_isa(std::string_view wanted, Isa machine);
 

@@ -1,6 +1,7 @@
 """python -m megengine package --static: functions as C that needs libc and libm alone, compiled and run here."""
 
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -315,6 +316,21 @@ def dump(tmp_path_factory):
     traced(mge.tensor(normal(3, 8)))
     traced.dump(str(file))
     return file
+
+
+@pytest.mark.parametrize("isa, machine, asks", [
+    ("avx2", 62, '__builtin_cpu_supports("avx2")'), ("avx512", 62, '__builtin_cpu_supports("avx512bw")'), ("amx", 62, '__builtin_cpu_supports("avx512bw")'),
+    ("neon", 183, "getauxval(AT_HWCAP) & 0UL"), ("i8mm", 183, "getauxval(AT_HWCAP2) & 8192UL"),
+])  # fmt: skip
+def test_code_for_a_processor_that_is_not_here(tmp_path, isa, machine, asks):
+    traced = trace(lambda x: F.softmax(F.matmul(x, x.T), axis=1), symbolic=True, capture_as_const=True)
+    traced(mge.tensor(normal(8, 8)))
+    traced.dump(str(tmp_path / "net.dump"))
+    done = packaged(tmp_path / "c", tmp_path / "net.dump", "--isa", isa)
+    assert done.returncode == 0 and f"kernels for {isa}" in done.stdout, done.stderr
+    objects = list((tmp_path / "c").glob("k*.o"))
+    assert objects and all(struct.unpack_from("<H", each.read_bytes(), 18) == (machine,) for each in objects)  # ELF's e_machine
+    assert asks in (tmp_path / "c" / "net.c").read_text()
 
 
 @pytest.mark.parametrize("options, why", [

@@ -14,7 +14,7 @@ from megengine import _core, device
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 
-COUNTS = (1, 2, 3, 4)
+COUNTS = (1, 2, 3, 4, 96)
 
 
 @pytest.fixture(autouse=True)

@@ -159,7 +159,7 @@ TEST_P(ParallelTest, HelpersComeAndTheScopeDoesNotWaitForThem) {
     while (shared->left < shared->came) std::this_thread::yield();
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ParallelTest, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Threads, ParallelTest, ::testing::Values(1, 2, 3, 4, 8, 96));
 
 // 0 when `body` returned true in a forked child.
 template <class Body>

@@ -14,7 +14,8 @@ from megengine.jit.card_plan import architecture_of
 from megengine.utils.comp_graph_tools import load_file
 
 _ARM = ("neon", "dotprod", "i8mm", "bf16", "sve2")
-LEVELS = _ARM if _core.machine_isa() in _ARM else ("avx2", "avx512", "avx512_vnni", "amx")
+_X86 = ("avx2", "avx512", "avx512_vnni", "amx")
+LEVELS = _ARM if _core.machine_isa() in _ARM else _X86
 
 
 def extend(file: str, opt_level: int, memory_limit: int) -> None:
@@ -57,25 +58,23 @@ def _add_kernels(model: _core.ModelFile, file: str) -> int:
     return len(kernels)
 
 
-def write_static(file: str, folder: str, function: str, name: str, keeps_states: bool) -> None:
-    """Runs in a child process, at its instruction set: writes static code. An error ends the
-    process.
+def run_static(file: str, folder: str, levels: list[str], function: str, name: str, keeps_states: bool) -> int:
+    """Writes C of a function ("": the first) for one instruction set into ``folder``: sources, objects and a CMakeLists.txt; ``name`` begins all names.
+
+    levels: one level of either architecture, which this machine need not have. keeps_states:
+    whether states that the function only reads are memory of the caller's, too, not constants.
     """
-    try:
-        _write_static(file, folder, function, name, keeps_states)
-    except (OSError, ValueError, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        sys.exit(1)
-
-
-def _write_static(file: str, folder: str, function: str, name: str, keeps_states: bool) -> None:
-    files = load_file(file).static_code(function, name, keeps_states)
+    _refuse_unknown(levels, _X86 + _ARM)
+    if len(levels) != 1:
+        raise ValueError(f"package: --static is for one instruction set, not {', '.join(levels)}\n  fix: --isa {LEVELS[0]}")
+    files = load_file(file).static_code(function, name, keeps_states, levels[0])
     Path(folder).mkdir(parents=True, exist_ok=True)
     for each, content in files.items():
         with written_whole(Path(folder) / each) as stream:
             stream.write(content)
     objects = sum(each.endswith(".o") for each in files)
-    print(f"{folder}: {name}.h, {name}.c, {objects} kernels for {_core.isa()}, {len(files[name + '.bin']) / 1e6:.1f} MB of constants")
+    print(f"{folder}: {name}.h, {name}.c, {objects} kernels for {levels[0]}, {len(files[name + '.bin']) / 1e6:.1f} MB of constants")
+    return 0
 
 
 def _run_at(isa: str, words: str, **more: str) -> int:
@@ -84,22 +83,10 @@ def _run_at(isa: str, words: str, **more: str) -> int:
     return subprocess.run([sys.executable, "-c", f"from megengine.reports import package; package.{words}"], env=environment, check=False).returncode
 
 
-def _refuse_unknown(levels: list[str]) -> None:
+def _refuse_unknown(levels: list[str], known: tuple[str, ...]) -> None:
     for isa in levels:
-        if isa not in LEVELS:
-            raise ValueError(f"package: there is no instruction set {isa!r}\n  fix: name some of {', '.join(LEVELS)}")
-
-
-def run_static(file: str, folder: str, levels: list[str], function: str, name: str, keeps_states: bool) -> int:
-    """Writes C of a function ("": the first) for one instruction set into ``folder``: sources, objects and a CMakeLists.txt; ``name`` begins all names.
-
-    keeps_states: whether states that the function only reads are memory of the caller's, too, not
-    constants.
-    """
-    _refuse_unknown(levels)
-    if len(levels) != 1 or LEVELS.index(levels[0]) > LEVELS.index(_core.machine_isa()):
-        raise ValueError(f"package: --static is for one instruction set that this machine has, not {', '.join(levels)}\n  fix: --isa {LEVELS[0]}")
-    return _run_at(levels[0], f"write_static({file!r}, {folder!r}, {function!r}, {name!r}, {keeps_states})")
+        if isa not in known:
+            raise ValueError(f"package: there is no instruction set {isa!r}\n  fix: name some of {', '.join(known)}")
 
 
 def run(file: str, output: str, levels: list[str], gpus: list[str], opt_level: int, memory_limit: str | None) -> int:
@@ -111,7 +98,7 @@ def run(file: str, output: str, levels: list[str], gpus: list[str], opt_level: i
     a call, such as "6GB", which they keep with the plan that was found for it; kernels for GPUs are those of a plan within it.
     """
     limit = to_bytes(memory_limit, "--memory-limit") if memory_limit else 0
-    _refuse_unknown(levels)
+    _refuse_unknown(levels, LEVELS)
     archs = [architecture_of(gpu) for gpu in gpus]
     here = LEVELS.index(_core.machine_isa())
     with tempfile.TemporaryDirectory() as folder:
