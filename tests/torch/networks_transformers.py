@@ -31,6 +31,16 @@ def _of(kind, options, **given):
     return lambda: (_First(kind, [*given], options), *(each() for each in given.values()))
 
 
+def _double(make):
+    """The same network in float64, where its gradients are sums that cancel."""
+
+    def made():
+        net, *given = make()
+        return net.double(), *(each.double() for each in given)
+
+    return made
+
+
 def _words(length=10):
     return lambda: torch.randint(2, 90, (2, length))
 
@@ -61,6 +71,10 @@ NETWORKS = {
         **{key: value for key, value in _ENCODER.items() if "vocab" not in key and "position" not in key}, **_STILL, "patch_size": 4, "frequency_stride": 3, "time_stride": 3,
         "max_length": 24, "num_mel_bins": 16,
     }, input_values=_floats(2, 24, 16)),
+    "GroupViT": _double(_of("GroupViTVision", {  # draws Gumbel noise from rand
+        "hidden_size": 16, "intermediate_size": 32, "depths": [1, 1, 1], "num_group_tokens": [4, 2, 0], "num_output_groups": [4, 2, 0], "num_attention_heads": 2, "image_size": 16,
+        "patch_size": 4, "dropout": 0.0, "attention_dropout": 0.0,
+    }, pixel_values=_floats(2, 3, 16, 16))),
     "SegFormer": _of("Segformer", {
         "hidden_sizes": [8, 8, 16, 16], "depths": [1] * 4, "num_attention_heads": [1, 1, 2, 2], "drop_path_rate": 0.0, **_STILL,
     }, pixel_values=_floats(2, 3, 32, 32)),

@@ -388,6 +388,9 @@ DRAWS = {
     "gumbel": lambda x: F.gumbel_softmax(x, 0.5),
     "integers": lambda x: x[torch.randperm(8)] * torch.randint(1, 5, (8, 16)),
     "after a product": lambda x: (x @ x.T).tanh() @ torch.randn_like(x),
+    "uniform": lambda x: x * torch.rand(8, 16) + (x.double() * torch.rand(8, 1, dtype=torch.float64)).float() + torch.rand_like(x),
+    "truths": lambda x: x.exp() * torch.bernoulli(torch.empty_like(x), 0.3) + x * x.new_empty(8, 1).bernoulli_(0.7),
+    "whole channels": lambda x: F.dropout2d(x.exp()[None, ..., None], 0.4),
 }
 
 

@@ -13,8 +13,8 @@ options:
 - ``fallback`` (True): an operation, dtype or device that megjit does not have is torch's, and the graph runs in parts, with one warning that names
   all such operations and their lines; False: a RuntimeError.
 
-On CPUs, and on one GPU for each graph, whose memory and streams are torch's. int64 and float64 are computed in 64 bits; where a graph has products or norms of float64, all its float64 is torch's, as complex
-numbers are. Dropout follows ``torch.manual_seed`` (not torch's own numbers).
+On CPUs, and on one GPU for each graph, whose memory and streams are torch's. int64 and float64 are computed in 64 bits; pooling and resizing of float64 are torch's, as complex
+numbers are. Dropout follows ``torch.manual_seed`` (not torch's own numbers); other random numbers are torch's.
 """
 
 from __future__ import annotations

@@ -11,14 +11,15 @@ from ._partition import is_random, name_of
 from ._strides import has_fixed_sizes
 
 # These read of their first operand only the shape, the dtype and the order of memory.
-_SHAPED = {"rand_like", "randn_like", "randint_like", "normal_functional", "uniform", "exponential", "log_normal", "cauchy", "geometric", "random"}
+_SHAPED = {"rand_like", "randn_like", "randint_like", "normal_functional", "uniform", "exponential", "log_normal", "cauchy", "geometric", "random", "bernoulli.p"}
+_WITH_OURS = {"rand", "bernoulli.p"}  # ours are for plans of a whole step, and for results whose size a program computes
 _WHY = "torch's generator draws them"
 
 
 def draw_apart(graph: fx.Graph) -> None:
     """Gives such operations an empty tensor in place of their operand, so that nothing runs before them. In place."""
     for node in [*graph.nodes]:
-        if name_of(node).partition(".")[0] not in _SHAPED:
+        if _SHAPED.isdisjoint(_names_of(node)):
             continue
         value = node.args[0].meta["val"]
         if has_fixed_sizes(value) and value.is_contiguous():
@@ -29,17 +30,21 @@ def draw_apart(graph: fx.Graph) -> None:
 
 
 def drawn_first(nodes: Iterable[fx.Node], left: dict[fx.Node, str]) -> set[fx.Node]:
-    """Returns the draws left to torch that read nothing that is computed, with their empty tensors, which it adds to ``left``."""
+    """Returns the draws that read nothing that is computed, with their empty tensors. It adds to ``left`` those that are not there."""
     first: set[fx.Node] = set()
     for node in nodes:
-        if _is_for_draws(node, left):
-            left[node] = _WHY
-        elif node not in left or not is_random(node):
-            continue
-        if all(each in first or each.op == "placeholder" for each in node.all_input_nodes):
+        is_draw = _is_draw(node, left) or (name_of(node) == "empty.memory_format" and bool(node.users) and all(_is_draw(user, left) for user in node.users))
+        if is_draw and all(each in first or each.op == "placeholder" for each in node.all_input_nodes):
             first.add(node)
+            left.setdefault(node, _WHY)
     return first
 
 
-def _is_for_draws(node: fx.Node, left: dict[fx.Node, str]) -> bool:
-    return name_of(node) == "empty.memory_format" and bool(node.users) and all(user in left and is_random(user) for user in node.users)
+def _is_draw(node: fx.Node, left: dict[fx.Node, str]) -> bool:
+    return not _WITH_OURS.isdisjoint(_names_of(node)) or (node in left and is_random(node))
+
+
+def _names_of(node: fx.Node) -> tuple[str, str]:
+    """Returns an operation's name with its overload, and without it."""
+    name = name_of(node)
+    return name, name.partition(".")[0]
