@@ -42,10 +42,11 @@ std::vector<Layout> of_elementwise(std::span<const Type> inputs) {
 std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> inputs,
                                     ChannelsLast channels_last) {
     if (op.is_elementwise() && !inputs.empty()) return of_elementwise(inputs);
+    // Bytes are the activations of convolutions alone: pooling has no channels-last loops for them.
     const auto may_lie_so = [&](size_t i) {
         return has_spatial_axes(inputs[i]) &&
-               (op.follows_layout ||
-                (op.kind_of(i) == OperandKind::activation && is_floating(inputs[i].dtype)));
+               (op.follows_layout || (op.kind_of(i) == OperandKind::activation &&
+                                      (op.prefers_channels_last || is_floating(inputs[i].dtype))));
     };
     bool wants = channels_last == ChannelsLast::everywhere && !op.follows_layout;
     for (size_t i = 0; i < inputs.size(); ++i)

@@ -56,6 +56,12 @@ std::vector<Type> infer_quantized_conv(const OpCall& call) {
     return {{dtype, y, x.layout}};
 }
 
+// Without pixels channels lie together in either order.
+bool has_pixels(const OpCall& call, std::span<const Type>) {
+    const Type& x = call.inputs[0];
+    return x.numel() != x.shape[0] * x.shape[1];
+}
+
 }  // namespace
 
 OpDef quantized_conv() {
@@ -71,6 +77,7 @@ OpDef quantized_conv() {
                   {"relu", AttrKind::integer, Attr{int64_t{0}}},
                   {"dtype", AttrKind::text, Attr{std::string("int8")}}},
         .infer = infer_quantized_conv,
+        .prefers_channels_last = has_pixels,
         .cost =
             [](const OpCall& call, std::span<const Type> outputs) {
         return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs), true};

@@ -169,7 +169,8 @@ Shape padded(const OpCall& call, const Shape& of, int sign) {
 }
 
 std::vector<Type> infer_pad(const OpCall& call) {
-    return {{call.inputs[0].dtype, padded(call, call.inputs[0].shape, 1)}};
+    const Type& x = call.inputs[0];
+    return {{x.dtype, padded(call, x.shape, 1), x.layout}};
 }
 std::vector<Type> infer_pad_grad(const OpCall& call) {
     if (!is_floating(call.inputs[0].dtype)) refuse(call, "a gradient has a floating dtype");
@@ -341,6 +342,7 @@ std::vector<OpDef> making_ops() {
          .infer = infer_pad,
          .grad = grad_pad,
          .keeps = Keeps::nothing,
+         .follows_layout = true,
          .cost = moves},
         {.name = "pad_grad",
          .doc =

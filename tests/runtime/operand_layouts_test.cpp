@@ -57,6 +57,14 @@ TEST_F(LayoutsTest, ConvolutionsTakeWhatLiesThere) {
     EXPECT_EQ(layouts("conv", {kRows, w}, ChannelsLast::everywhere), (std::vector{last, row}));
 }
 
+TEST_F(LayoutsTest, BytesFollowInPaddingAndConvolutionsAlone) {
+    const Type bytes{DType::u8, {2, 3, 4, 5}, last}, w{DType::i8, {6, 3, 2, 2}},
+        one{DType::f32, {1}}, bias{DType::f32, {6}};
+    EXPECT_EQ(layouts("pad", {bytes}), std::vector{last});
+    EXPECT_EQ(layouts("quantized_conv", {bytes, w, one, bias}), (std::vector{last, row, row, row}));
+    EXPECT_EQ(layouts("max_pool", {bytes}), std::vector{row});
+}
+
 TEST_F(LayoutsTest, OthersGetRowMajor) {
     EXPECT_EQ(layouts("reshape", {kLast}), std::vector{row});
     EXPECT_EQ(layouts("softmax", {kLast}), std::vector{row});
@@ -70,6 +78,12 @@ TEST_F(LayoutsTest, ResultsAreTheSameInAnyLayout) {
         EXPECT_EQ(values_of(row_major(got)), values_of(build::add(x, other)));
     }
     EXPECT_EQ(values_of(build::reshape(laid, {6, 20})), values_of(x));
+    for (const std::string mode : {"constant", "edge", "reflect"}) {
+        const Attrs widths{std::vector<int64_t>{0, 1, 2, 3}, std::vector<int64_t>{1, 0, 3, 4}, mode,
+                           2.5};
+        EXPECT_EQ(values_of(row_major(build::op("pad", {laid}, widths))),
+                  values_of(build::op("pad", {x}, widths)));
+    }
     EXPECT_EQ(values_of(build::transpose(laid, {3, 0, 1, 2})),
               values_of(build::transpose(x, {3, 0, 1, 2})));
     EXPECT_EQ(values_of(build::reduce_sum(laid, {1}, false)),

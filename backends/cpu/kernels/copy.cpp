@@ -283,25 +283,27 @@ PadMode pad_mode(const OpCall& call) {
                                : PadMode::constant;
 }
 
-// For each axis: the place that each place of the padded side comes from, or -1 for the constant.
+// For each axis, in memory's order: the place that each place of the padded side comes from, or -1
+// for the constant.
 struct PadPlan {
     int rank = 0;
     Shape narrow, wide;
     std::vector<int64_t> low;
     std::vector<std::vector<int64_t>> source;
 };
-PadPlan plan_pad(const OpCall& call, const Shape& narrow, const Shape& wide) {
-    PadPlan plan{.rank = narrow.rank(),
-                 .narrow = narrow,
-                 .wide = wide,
-                 .low = call.integers("before"),
-                 .source = {}};
+PadPlan plan_pad(const OpCall& call, const Type& narrow, const Type& wide) {
+    PadPlan plan;
+    plan.rank = narrow.rank();
     const PadMode mode = pad_mode(call);
-    for (int i = 0; i < plan.rank; ++i) {
-        const int64_t n = narrow[i];
-        std::vector<int64_t> source(static_cast<size_t>(wide[i]));
-        for (int64_t j = 0; j < wide[i]; ++j) {
-            int64_t from = j - plan.low[static_cast<size_t>(i)];
+    for (int axis : codegen::memory_order(narrow.layout, plan.rank)) {
+        const int64_t n = narrow.shape[axis],
+                      low = call.integers("before")[static_cast<size_t>(axis)];
+        plan.narrow.push_back(n);
+        plan.wide.push_back(wide.shape[axis]);
+        plan.low.push_back(low);
+        std::vector<int64_t> source(static_cast<size_t>(wide.shape[axis]));
+        for (int64_t j = 0; j < wide.shape[axis]; ++j) {
+            int64_t from = j - low;
             if (from < 0) from = mode == PadMode::constant ? -1 : mode == PadMode::edge ? 0 : -from;
             else if (from >= n)
                 from = mode == PadMode::constant ? -1
@@ -375,8 +377,7 @@ Prepared prepare_pad(const OpCall& call, std::span<const Type> outputs) {
     if (outputs[0].rank() == 0 || bytes == 0)
         return executable(
             [=](void* const* in, void* const* out, void*) { copy_bytes(in[0], out[0], bytes); });
-    const auto plan =
-        std::make_shared<const PadPlan>(plan_pad(call, call.inputs[0].shape, outputs[0].shape));
+    const auto plan = std::make_shared<const PadPlan>(plan_pad(call, call.inputs[0], outputs[0]));
     return with_bytes(size_of(dtype), [&]<class T>(std::type_identity<T>) {
         return executable([=](void* const* in, void* const* out, void*) {
             pad_rows(*plan, static_cast<T>(bits), static_cast<const T*>(in[0]),
@@ -430,8 +431,7 @@ Prepared prepare_pad_grad(const OpCall& call, std::span<const Type> outputs) {
     if (pad_mode(call) == PadMode::constant)
         runtime::user_error(
             {.what = "pad_grad: mode constant has no kernel", .fix = "its gradient is a slice"});
-    const auto plan =
-        std::make_shared<const PadPlan>(plan_pad(call, outputs[0].shape, call.inputs[0].shape));
+    const auto plan = std::make_shared<const PadPlan>(plan_pad(call, outputs[0], call.inputs[0]));
     std::vector<std::vector<std::vector<int64_t>>> images;
     for (int i = 0; i < plan->rank; ++i) {
         auto& axis = images.emplace_back(static_cast<size_t>(plan->narrow[i]));

@@ -196,14 +196,15 @@ Prepared prepare_part(CudaDevice& device, const OpCall& call, std::span<const Ty
 
 // --- padding ------------------------------------------------------------------------------------
 
-struct Padding {  // laid out as in the kernels
+struct Padding {  // laid out as in the kernels; axes in memory's order
     int64_t narrow[runtime::kMaxRank] = {}, wide[runtime::kMaxRank] = {},
             before[runtime::kMaxRank] = {};
-    Padding(const OpCall& call, const Shape& narrow_shape, const Shape& wide_shape) {
-        for (int i = 0; i < wide_shape.rank(); ++i) {
-            narrow[i] = narrow_shape[i];
-            wide[i] = wide_shape[i];
-            before[i] = call.integers("before")[static_cast<size_t>(i)];
+    Padding(const OpCall& call, const Type& narrow_type, const Type& wide_type) {
+        int i = 0;
+        for (int axis : memory_order(wide_type.layout, wide_type.rank())) {
+            narrow[i] = narrow_type.shape[axis];
+            wide[i] = wide_type.shape[axis];
+            before[i++] = call.integers("before")[static_cast<size_t>(axis)];
         }
     }
 };
@@ -223,7 +224,7 @@ Prepared prepare_pad(CudaDevice& device, const OpCall& call, std::span<const Typ
                                {"T", "float"},
                                {"MODE", mode_of(call)},
                                {"PAD_RANK", cat(y.rank())}});
-    return executable([=, padding = Padding(call, x.shape, y.shape), count = y.numel(),
+    return executable([=, padding = Padding(call, x, y), count = y.numel(),
                        value = Words{element_bits(y.dtype, call.real("value"))}, unit = size_of(y)](
                           CudaStream& stream, void* const* in, void* const* out, void*) {
         with_index(count, [&](auto index) {
@@ -247,9 +248,9 @@ Prepared prepare_pad_grad(CudaDevice& device, const OpCall& call, std::span<cons
                                {"T", storage_type(dx.dtype)},
                                {"MODE", mode_of(call)},
                                {"PAD_RANK", cat(dx.rank())}});
-    return executable([=, padding = Padding(call, dx.shape, dy.shape), count = dx.numel(),
-                       wide = dy.numel() > INT32_MAX](CudaStream& stream, void* const* in,
-                                                      void* const* out, void*) {
+    return executable(
+        [=, padding = Padding(call, dx, dy), count = dx.numel(), wide = dy.numel() > INT32_MAX](
+            CudaStream& stream, void* const* in, void* const* out, void*) {
         if (wide)
             kernel.launch(stream, blocks_for(count), padding, static_cast<uint64_t>(count), in[0],
                           out[0]);

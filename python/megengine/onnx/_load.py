@@ -21,7 +21,7 @@ from ._folding import folded
 from ._probing import Probes, Run, runs_for
 from ._proto import OnnxError, need_no_recording, onnx
 from ._read import expanded, opset_of, own_domain, read
-from ._simple import SIMPLE, Application
+from ._simple import Application
 from .functions import COUNTERPARTS
 from .functions._table import dtype_of
 from .functions.narrow import name_of
@@ -261,10 +261,7 @@ class Loader:
         # later opsets have the axis as an input, by default the last but one
         if op == "DFT" and self.opset < 20:
             application.attrs.setdefault("axis", 1)
-        simple = SIMPLE.get(op)
-        made = simple(application) if simple is not None else None
-        if made is None:
-            made = application.generic()
+        made = application.converted()
         if isinstance(made, Operand):
             self.values[next(filter(None, node.output))] = made
             return

@@ -20,6 +20,7 @@ from ._builder import Builder, Operand
 from .functions import quantized
 
 _BYTES = frozenset({"uint8", "int8"})
+_LEAST_STEP = 2.0**-100
 
 
 @dataclass
@@ -34,6 +35,11 @@ class Grid:
     def is_one(self) -> bool:
         """Whether all elements have the same step."""
         return self.scale.size == 1 and self.zero.size == 1
+
+    def is_like(self, other: Grid) -> bool:
+        """Whether both are one grid for all elements, on which rounding changes no number: none is beyond float32's."""
+        is_same = self.is_one and other.is_one and self.zero.dtype == other.zero.dtype and self.zero[0] == other.zero[0]
+        return bool(is_same and self.scale[0] == other.scale[0] and _LEAST_STEP < self.scale[0] < 1 / _LEAST_STEP)
 
 
 def grid_of(values: Operand | None, scale: Operand | None, zero: Operand | None) -> Grid | None:
@@ -157,6 +163,43 @@ def rounded_sums(a: Any) -> fx.Node | None:
     y = None if zero is None else grid_of(replace(zero, shape=None), scale, zero)
     sums = _of_reals(maker) if y is not None and y.is_one else None
     return None if sums is None else sums.call(a.builder, a.node.output[0], y)
+
+
+# Results have elements of the first operand, and what Pad adds.
+_MOVING = frozenset({"Expand", "Flatten", "Gather", "Pad", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
+
+
+def mover_of_bytes(a: Any) -> Any:
+    """Returns the application that moves bytes for a QuantizeLinear of moved real numbers, which were bytes of the same grid;
+    None where a rounding between may change them.
+    """
+    maker, scale, zero = a.inputs[0].maker, a.input(1), a.input(2)
+    if maker is None or maker.op not in _MOVING or a.attrs.get("output_dtype") or a.attrs.get("block_size"):
+        return None
+    x, y = dequantized(maker.input(0), 0), grid_of(zero, scale, zero)
+    if x is None or y is None or not x.is_like(y):
+        return None
+    inputs = [x.of, *maker.inputs[1:]]
+    if maker.op == "Pad" and maker.attrs.get("mode", "constant") == "constant":
+        value = maker.input(2)
+        if value is not None and (value.array is None or value.array.any()):
+            return None
+        inputs[2:3] = [replace(a.inputs[2], node=None, array=y.zero.reshape(()), shape=())]
+    return replace(maker, inputs=inputs)
+
+
+def real_zeros(a: Any) -> list[Any] | None:
+    """Gives a QuantizeLinear or DequantizeLinear its known zero points as real numbers, or none where all are 0: a call
+    does not convert them. Returns its arguments.
+    """
+    zero = a.input(2)
+    if zero is None or zero.array is None or zero.narrow or zero.array.dtype.name not in _BYTES:
+        return None
+    key = ("zero points", zero.name)
+    if key not in a.builder.laid_out:
+        real = zero.array.astype(np.float32)
+        a.builder.laid_out[key] = [a.builder.store(f"{zero.name}_real", real) if real.any() else None]
+    return [a.tensor(0), a.tensor(1), *a.builder.laid_out[key]]
 
 
 def linear_sums(a: Any) -> fx.Node | None:

@@ -17,7 +17,8 @@ from .. import fx
 from ..core._registry import enters
 from ._builder import Builder, Operand
 from ._folding import OF_SIZES
-from ._of_bytes import linear_sums, real_sums, rounded_sums
+from ._of_bytes import linear_sums, mover_of_bytes, real_sums, real_zeros, rounded_sums
+from ._proto import element_type
 from ._read import name_of as name_of_op
 from .functions import COUNTERPARTS, quantized, recurrent
 from .functions._table import axis_of, dtype_of
@@ -107,6 +108,11 @@ class Application:
     def gives_several(self) -> bool:
         """Whether the counterpart returns a sequence even if one result is wanted."""
         return self.op in _SEQUENCES
+
+    def converted(self) -> fx.Node | Operand:
+        """Returns the results by the table of simple operators, else by the counterpart."""
+        made = SIMPLE[self.op](self) if self.op in SIMPLE else None
+        return self.generic() if made is None else made
 
     def number_or_tensor(self, place: int) -> Any:
         """A 0-d constant as a number, if the other operand is a tensor."""
@@ -224,7 +230,19 @@ def _quantize_linear(a: Application) -> fx.Node | None:
     """Gives the result the dtype of the zero point; sums of bytes are rounded where they are made."""
     if len(a.inputs) > 2 and a.inputs[2] is not None and a.inputs[2].narrow:
         a.attrs["output_dtype"] = a.inputs[2].narrow
-    return rounded_sums(a)
+    mover = mover_of_bytes(a)
+    made = rounded_sums(a) if mover is None else mover.converted()
+    args = real_zeros(a) if made is None else None
+    if args is None:
+        return made
+    attrs = {**a.attrs, "output_dtype": a.attrs.get("output_dtype") or element_type(a.inputs[2].dtype)}
+    return a.call(quantized.quantize_linear, *args, **attrs)
+
+
+@simple("DequantizeLinear")
+def _dequantize_linear(a: Application) -> fx.Node | None:
+    args = real_zeros(a)
+    return None if args is None else a.call(quantized.dequantize_linear, *args, **a.attrs)
 
 
 @simple("QLinearConv", "QLinearMatMul")

@@ -85,6 +85,28 @@ def sums_of_bytes():
             yield f"QLinear{name}", model([*given, own, ends["bytes"][1]], *types, tensors), calls
 
 
+MOVES = {  # operands behind the first one, attributes, rank of the result
+    "Expand": (["wide"], {}, 4), "Flatten": ([], {"axis": 2}, 2), "Gather": (["picks"], {"axis": 2}, 4), "Pad": (["widths"], {}, 3),
+    "Pad by edges": (["widths"], {"mode": "edge"}, 3), "Pad by a number": (["widths", "number"], {}, 3), "Reshape": (["extents"], {}, 3),
+    "Slice": (["from", "to"], {}, 3), "Tile": (["times"], {}, 3), "Transpose": ([], {"perm": [2, 0, 1]}, 3), "Unsqueeze": (["place"], {}, 4),
+}  # fmt: skip
+MOVED_BY = {
+    "wide": [2, 1, 1, 1], "picks": [[0, 3], [7, 1]], "widths": [0, 1, 2, 0, 0, 3], "number": np.float32(0.5), "extents": [0, -1, 4], "from": [0, 0, 1],
+    "to": [9, 9, 7], "times": [1, 2, 1], "place": [1], "s": np.float32(0.1), "z": np.uint8(10), "s2": np.float32(0.2),
+}  # fmt: skip
+
+
+def moved_bytes():
+    """Bytes that are moved as real numbers, and become bytes again of the same grid, or of another one."""
+    calls = [{"x": real(n, t, 8) * 9} for n, t in ((2, 3), (1, 5), (2, 3))]
+    for name, (operands, attrs, rank) in MOVES.items():
+        for step in ("s", "s2"):
+            nodes = [("QuantizeLinear", ["x", "s", "z"], ["q"], {}), ("DequantizeLinear", ["q", "s", "z"], ["a"], {})]
+            nodes += [(name.split()[0], ["a", *operands], ["b"], attrs), ("QuantizeLinear", ["b", step, "z"], ["c"], {})]
+            nodes += [("DequantizeLinear", ["c", step, "z"], ["y"], {})]
+            yield f"{name} of bytes to {step}", model(nodes, {"x": (NT, calls[0]["x"])}, {"y": (tuple("abcd"[:rank]), FLOAT)}, MOVED_BY), calls
+
+
 def rows():
     """name -> model, inputs of each call."""
     for name, nodes in DOUBLES.items():
@@ -125,6 +147,7 @@ def rows():
         clipped = [(op, ["x", "w", "r", "b"], ["y"], attrs | how)]
         yield f"{op} step by step", model(clipped, {"x": (("t", "n", 4), calls[0]["x"])}, {"y": (tuple("tdnh"), FLOAT)}, tensors), calls
     yield from sums_of_bytes()
+    yield from moved_bytes()
     for kind, zero in (("int8", 0), ("uint8", 120)):
         weights = RANDOM.randint(-100, 100, (2, 9, 20)) + zero
         tensors = {
@@ -157,6 +180,14 @@ def test_an_operator_is_onnxruntimes(name, way):
             assert found.dtype == want.dtype
             near = 1e-12 if want.dtype == np.float64 else 2e-5
             np.testing.assert_allclose(found, want, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_bytes_of_one_grid_are_moved_as_they_are(name):
+    """What is padded with a number that is not 0 is rounded, as are bytes that get another grid."""
+    for step in ("s", "s2"):
+        found = load(ROWS[f"{name} of bytes to {step}"][0]).code.count("quantize_linear(")
+        assert found == (4 if name == "Pad by a number" or step == "s2" else 2)
 
 
 @pytest.mark.parametrize(

@@ -129,8 +129,9 @@ def test_other_dtypes_are_computed_in_float_between_the_roundings(kind):
 
 
 class Residual(M.Module):
-    def __init__(self):
+    def __init__(self, pool=F.avg_pool2d):
         super().__init__()
+        self.pool = pool
         self.quant, self.dequant = M.QuantStub(), M.DequantStub()
         self.stem = M.ConvBnRelu2d(3, 16, 3, 2, 1)
         self.left, self.right = M.ConvBnRelu2d(16, 16, 3, 1, 1), M.ConvBn2d(16, 16, 1)
@@ -140,7 +141,7 @@ class Residual(M.Module):
     def forward(self, x):
         x = F.max_pool2d(self.stem(self.quant(x)), 2)
         y = self.add(self.left(x), self.right(x))
-        y = F.flatten(F.avg_pool2d(self.concat([x, y], 1), 4), 1)
+        y = F.flatten(self.pool(self.concat([x, y], 1), 4), 1)
         return self.dequant(self.head(y))
 
 
@@ -152,13 +153,19 @@ def test_a_residual_network_on_integers_agrees_with_its_fake_quantized_model():
     assert (wanted.argmax(1) == got.argmax(1)).mean() > 0.9
 
 
-def test_traced_networks_of_integers_give_the_same_integers():
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d])
+def test_traced_networks_of_integers_give_the_same_integers(pool):
+    """Averages of pixels that lie channels-last are added up in another order, and one between two steps may get the other."""
     x = random(4, 3, 16, 16)
-    _, integers = both(Residual(), x)
+    _, integers = both(Residual(pool), x)
+    want = integers(x).numpy()
+    step = 1.01 * np.diff(np.unique(want)).min() if pool is F.avg_pool2d else 0
     for level in (2, 3):
         traced = trace(lambda value: integers(value), symbolic=True, opt_level=level)
         for _ in range(2):
-            np.testing.assert_allclose(traced(x).numpy(), integers(x).numpy(), rtol=1e-6)
+            found = traced(x).numpy()
+            np.testing.assert_allclose(found, want, rtol=1e-6, atol=step)
+            assert (found != want).mean() < 0.1
 
 
 def test_weights_are_stored_in_8_bits_and_survive_pickling():
