@@ -8,7 +8,7 @@
 namespace megjit::codegen {
 namespace {
 
-constexpr std::string_view kMagic = "megjit gpu image 3\n";
+constexpr std::string_view kImageMagic = "megjit gpu image 3\n";
 constexpr int64_t kMaxGridX = INT32_MAX;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -48,13 +48,13 @@ public:
         value<uint64_t>(text.size());
         bytes += text;
     }
-    std::string bytes{kMagic};
+    std::string bytes{kImageMagic};
 };
 
 class Reader {
 public:
-    explicit Reader(std::string_view bytes) : rest_(bytes), sound_(bytes.starts_with(kMagic)) {
-        if (sound_) rest_.remove_prefix(kMagic.size());
+    explicit Reader(std::string_view bytes) : rest_(bytes), sound_(bytes.starts_with(kImageMagic)) {
+        if (sound_) rest_.remove_prefix(kImageMagic.size());
     }
     template <class T>
     void value(T& number) {

@@ -18,7 +18,9 @@
 #pragma GCC target("arch=x86-64-v4")
 #define MEGJIT_LANE_COUNT 16
 namespace megjit::cpu { namespace { namespace avx512 {
+#ifndef MEGJIT_HAS_SIMD
 #include "backends/cpu/simd.inl"
+#endif
 #include MEGJIT_KERNELS
 }}}  // namespace megjit::cpu::avx512
 #undef MEGJIT_LANE_COUNT
@@ -28,7 +30,9 @@ namespace megjit::cpu { namespace { namespace avx512 {
 #pragma GCC target("arch=x86-64-v3")
 #define MEGJIT_LANE_COUNT 8
 namespace megjit::cpu { namespace { namespace avx2 {
+#ifndef MEGJIT_HAS_SIMD
 #include "backends/cpu/simd.inl"
+#endif
 #include MEGJIT_KERNELS
 }}}  // namespace megjit::cpu::avx2
 #undef MEGJIT_LANE_COUNT
@@ -36,9 +40,12 @@ namespace megjit::cpu { namespace { namespace avx2 {
 #elif defined(__aarch64__)
 #define MEGJIT_LANE_COUNT 4
 namespace megjit::cpu { namespace { namespace neon {
+#ifndef MEGJIT_HAS_SIMD
 #include "backends/cpu/simd.inl"
+#endif
 #include MEGJIT_KERNELS
 }}}  // namespace megjit::cpu::neon
 #undef MEGJIT_LANE_COUNT
 #endif
 #undef MEGJIT_KERNELS
+#define MEGJIT_HAS_SIMD  // files that are compiled together share it

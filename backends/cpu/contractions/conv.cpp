@@ -1,6 +1,6 @@
 // backends/cpu/contractions/conv.cpp -- convolution and its gradients without oneDNN. Activations
 // are row-major for kernels/window_product.h; others are converted in the workspace. Gradients of
-// weights of one group are kernels/filter_gradient.h's.
+// weights, and many convolutions of several groups, have kernels that take any layout.
 #include "runtime/ops/conv.h"
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include "backends/cpu/convert.h"
 #include "backends/cpu/epilogue.h"
 #include "backends/cpu/kernels/filter_gradient.h"
+#include "backends/cpu/kernels/grouped_conv.h"
+#include "backends/cpu/kernels/grouped_filter_gradient.h"
 #include "backends/cpu/kernels/quantized_conv.h"
 #include "backends/cpu/kernels/window_product.h"
 
@@ -25,18 +27,27 @@ Type row_major(Type type) {
     return type;
 }
 
+// Returns a kernel that takes float32 activations of any layout, or null.
+Prepared prepare_in_lanes(const ConvProblem& p, Role role) {
+    if (role != Role::filter)
+        return fits_grouped_conv(p, role) ? prepare_grouped_conv(p, role) : nullptr;
+    if (takes_filter_gradient(p)) return prepare_filter_gradient(p);
+    return fits_grouped_filter_gradient(p) ? prepare_grouped_filter_gradient(p) : nullptr;
+}
+
 Prepared prepare(const ConvProblem& p, Role role) {
-    return role == Role::filter && takes_filter_gradient(p) ? prepare_filter_gradient(p)
-                                                            : prepare_window_products(p, role);
+    Prepared lanes = prepare_in_lanes(p, role);
+    return lanes ? lanes : prepare_window_products(p, role);
 }
 
 template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     const ConvProblem p = runtime::conv_problem(call, outputs, role);
     if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return make_zeros(outputs);
+    if (Prepared lanes = prepare_in_lanes(p, role)) return lanes;
     if (Prepared converted = in_float32_like(row_major(p.x), call, outputs, prepare_conv<role>))
         return converted;
-    return prepare(p, role);
+    return prepare_window_products(p, role);
 }
 
 Prepared prepare_conv_epilogue(const OpCall& call, std::span<const Type> outputs) {

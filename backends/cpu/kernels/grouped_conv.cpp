@@ -178,7 +178,7 @@ private:
 
 }  // namespace
 
-bool takes_grouped_conv(const ConvProblem& p, Role role) {
+bool fits_grouped_conv(const ConvProblem& p, Role role) {
     if (p.groups == 1 || p.x.dtype != runtime::DType::f32 || p.window.dims > 2 ||
         p.w.layout != runtime::Layout::row_major)
         return false;
@@ -189,8 +189,14 @@ bool takes_grouped_conv(const ConvProblem& p, Role role) {
         const int64_t reach = (p.window.kernel[i] - 1) * p.window.dilation[i];
         if (p.window.stride[i] != 1 || (is_data && p.window.padding[i] > reach)) return false;
     }
+    return true;
+}
+
+bool takes_grouped_conv(const ConvProblem& p, Role role) {
+    if (!fits_grouped_conv(p, role)) return false;
+    const bool is_data = role == Role::data;
     const WindowTaps window(p.window);
-    const int64_t taps = window.count();
+    const int64_t taps = window.count(), inputs = p.x.shape[1] / p.groups;
     if (inputs > 1) return taps >= 9 && inputs <= 8;
     if (is_data && window.is_dilated()) return true;
     return std::min(window.kernel[0], window.kernel[1]) >= 5 && (is_data || taps <= 100);

@@ -14,9 +14,12 @@
 
 namespace megjit::cpu {
 
-// Is this kernel faster than the library? It takes float32, several groups, and one or two spatial
-// axes. oneDNN's depthwise kernels reach the bandwidth of the caches with 3x3 taps, but only for
-// results and without dilation for data; for narrow groups it falls back to plain loops.
+// Does the kernel compute this? It takes float32, several groups, and one or two spatial axes.
+bool fits_grouped_conv(const runtime::ConvProblem& problem, runtime::ConvRole role);
+
+// Is it also faster than the library? oneDNN's depthwise kernels reach the bandwidth of the caches
+// with 3x3 taps, but only for results and without dilation for data; for narrow groups it falls
+// back to plain loops.
 bool takes_grouped_conv(const runtime::ConvProblem& problem, runtime::ConvRole role);
 
 // The role is forward or data.

@@ -237,10 +237,15 @@ private:
 
 }  // namespace
 
-bool takes_grouped_filter_gradient(const ConvProblem& p) {
+bool fits_grouped_filter_gradient(const ConvProblem& p) {
     if (p.groups == 1 || p.x.dtype != runtime::DType::f32 || p.window.dims > 2) return false;
     const int64_t inputs = p.x.shape[1] / p.groups, outputs = p.y.shape[1] / p.groups;
-    if (!LaneGroups{p.x.shape[1], inputs, outputs}.fit_vectors()) return false;
+    return LaneGroups{p.x.shape[1], inputs, outputs}.fit_vectors();
+}
+
+bool takes_grouped_filter_gradient(const ConvProblem& p) {
+    if (!fits_grouped_filter_gradient(p)) return false;
+    const int64_t inputs = p.x.shape[1] / p.groups, outputs = p.y.shape[1] / p.groups;
     const WindowTaps window(p.window);
     const bool is_plain = window.kernel[1] <= 3 && !window.is_dilated();
     if (inputs == 1) return !is_plain;

@@ -17,9 +17,12 @@
 
 namespace megjit::cpu {
 
-// Is this kernel faster than the library? It takes float32, several groups, and one or two spatial
-// axes. oneDNN has kernels of its own for depthwise windows of up to three columns without
-// dilation; for groups it falls back to plain loops, unless a group fills its vectors.
+// Does the kernel compute this? It takes float32, several groups, and one or two spatial axes.
+bool fits_grouped_filter_gradient(const runtime::ConvProblem& problem);
+
+// Is it also faster than the library? oneDNN has kernels of its own for depthwise windows of up to
+// three columns without dilation; for groups it falls back to plain loops, unless a group fills its
+// vectors.
 bool takes_grouped_filter_gradient(const runtime::ConvProblem& problem);
 
 Prepared prepare_grouped_filter_gradient(const runtime::ConvProblem& problem);

@@ -10,8 +10,7 @@
 #include "backends/cpu/kernels/pivots.h"
 #include "runtime/ops/linalg.h"
 
-#define MEGJIT_KERNELS "backends/cpu/kernels/linalg.inl"
-#include "backends/cpu/each_isa.h"
+#include "backends/cpu/kernels/linalg_loops.h"
 
 namespace megjit::cpu {
 namespace {

@@ -72,7 +72,7 @@ void each_window(const Pooling& p, int64_t from, int64_t to, const Window& windo
     }
 }
 
-constexpr int64_t kGrain = 1 << 14;
+constexpr int64_t kPoolGrain = 1 << 14;
 constexpr int64_t kChannels = 64;  // channels of one task in channels_last gradients
 
 // A task of a parallel run has three values per input column and one per window of a row.
@@ -108,7 +108,7 @@ template <class Strip>
 void each_strip(const Pooling& p, const Strip& strip) {
     const int64_t strips = (p.c + kChannels - 1) / kChannels;
     parallel_for(p.n * strips,
-                 std::max<int64_t>(1, kGrain / (p.in_size() * std::min(p.c, kChannels))), 1,
+                 std::max<int64_t>(1, kPoolGrain / (p.in_size() * std::min(p.c, kChannels))), 1,
                  [&](int64_t lo, int64_t hi) {
         for (int64_t i = lo; i < hi; ++i)
             strip(i / strips, i % strips * kChannels,
@@ -149,7 +149,7 @@ void run_row_major(const Pooling& p, Kind kind, int64_t parts, const float* a, c
 void run_channels_last(const Pooling& p, Kind kind, const float* a, const float* b, float* to) {
     const int64_t big = p.in_size() * p.c, small = p.out_size() * p.c, rows = p.out[0] * p.out[1];
     if (kind == Kind::max || kind == Kind::mean) {
-        parallel_for(p.n * rows, std::max<int64_t>(1, kGrain / (p.out[2] * p.c)), 1,
+        parallel_for(p.n * rows, std::max<int64_t>(1, kPoolGrain / (p.out[2] * p.c)), 1,
                      [&](int64_t lo, int64_t hi) {
             for (int64_t i = lo; i < hi; ++i)
                 each_window(p, i % rows, i % rows + 1,
@@ -231,7 +231,7 @@ Prepared prepare_pool(const OpCall& call, std::span<const Type> outputs) {
     auto p = std::make_shared<const Pooling>(pooling_of(call, x.shape, y.shape));
     const bool channels_last = first.layout == Layout::channels_last;
     const int64_t parts =
-        std::min<int64_t>({kMostParts, p->n * p->c, std::max<int64_t>(1, x.numel() / kGrain)});
+        std::min<int64_t>({kMostParts, p->n * p->c, std::max<int64_t>(1, x.numel() / kPoolGrain)});
     return executable(
         [p, channels_last, parts](void* const* in, void* const* out, void* workspace) {
         const float *a = static_cast<const float*>(in[0]),
