@@ -63,8 +63,8 @@ public:
     // The code in the form that the cache on disk keeps. Throws Error on failure.
     virtual std::string bytes_of(const KernelJob& job) = 0;
     virtual KernelCode code_of(const std::string& bytes) = 0;
-    // Object code for a plain CPU of that level, which need not be of this machine's architecture; ""
-    // where the compiler makes none.
+    // Object code for a plain CPU of that level, which need not be of this machine's architecture;
+    // "" where the compiler makes none.
     virtual std::string object_for(const KernelIR&, runtime::Isa) { return ""; }
     // Readable code for fn.kernels(): the last stage before machine code, and machine code (where
     // it can be shown).
@@ -203,8 +203,8 @@ public:
     // MGB_JIT_BACKEND.
     std::shared_ptr<const KernelRequest> request(const KernelJob& job,
                                                  std::string_view backend = "");
-    // Relocatable object code for a plain CPU of that level, which defines `megjit_kernel` and calls
-    // only functions of libc and libm. Throws Error, also where MLIR is missing.
+    // Relocatable object code for a plain CPU of that level, which defines `megjit_kernel` and
+    // calls only functions of libc and libm. Throws Error, also where MLIR is missing.
     std::string object_of(const KernelIR& kernel, runtime::Isa isa);
     // Compiles CUDA C++ that was written by hand for a GPU; the result is kept on disk as kernels
     // are. Throws Error, also where NVRTC is missing.

@@ -49,9 +49,7 @@ JITTargetMachineBuilder plain_cpu(runtime::Isa isa) {
     const bool is_arm = runtime::is_arm(isa);
     JITTargetMachineBuilder cpu{
         llvm::Triple(is_arm ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu")};
-    cpu.setCPU(is_arm                      ? "generic"
-               : runtime::has_avx512(isa) ? "x86-64-v4"
-                                           : "x86-64-v3");
+    cpu.setCPU(is_arm ? "generic" : runtime::has_avx512(isa) ? "x86-64-v4" : "x86-64-v3");
     if (!is_arm) return cpu;
     if (isa >= runtime::Isa::dotprod) cpu.addFeatures({"+lse", "+fullfp16", "+dotprod"});
     if (isa >= runtime::Isa::i8mm) cpu.addFeatures({"+i8mm"});

@@ -1,5 +1,5 @@
-// backends/mlir/machine.h -- CPUs: LLVM IR to object code and, for the one we run on, object code to
-// an address.
+// backends/mlir/machine.h -- CPUs: LLVM IR to object code and, for the one we run on, object code
+// to an address.
 #pragma once
 
 #include <memory>

@@ -11,11 +11,11 @@
 namespace megjit::api {
 
 // Files by name: NAME.h, NAME.c, NAME.bin (constants), an object for each kernel, CMakeLists.txt.
-// The code is for any CPU of the level `isa`, of either architecture, asks for no memory, and runs in
-// the thread that calls it, or in those that the caller brings. States are memory of the caller's in a
-// function that changes some, or with `keeps_states`; else constants, as they are now. UserError
-// for a function that draws random numbers or has bounded outputs, an operation that no kernel
-// computes (its name and line), and a name that is no identifier of C.
+// The code is for any CPU of the level `isa`, of either architecture, asks for no memory, and runs
+// in the thread that calls it, or in those that the caller brings. States are memory of the
+// caller's in a function that changes some, or with `keeps_states`; else constants, as they are
+// now. UserError for a function that draws random numbers or has bounded outputs, an operation that
+// no kernel computes (its name and line), and a name that is no identifier of C.
 std::map<std::string, std::string> static_code_of(File& file, const std::string& function,
                                                   const std::string& name, bool keeps_states,
                                                   runtime::Isa isa);

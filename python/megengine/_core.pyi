@@ -588,7 +588,7 @@ class ModelFile:
         All kernels of a function, for a GPU that need not be there, into the cache.
         """
 
-    def static_code(self, function: str, name: str, keeps_states: bool) -> dict[str, bytes]:
+    def static_code(self, function: str, name: str, keeps_states: bool, isa: str) -> dict[str, bytes]:
         """Contents of files by name: C that calls generated kernels."""
 
     def set_options(self, opt_level: int, memory_limit: int) -> None:
