@@ -319,7 +319,8 @@ class ForPtx final : public IRMutator {
 }  // namespace
 
 LoweredFunc emit(const codegen::KernelIR& kernel, int width) {
-    const Function function = loops::loops_of(kernel, {.width = width, .divides = false});
+    const Function function = loops::loops_of(
+        kernel, {.width = width, .registers = width >= 16 ? 32 : 16, .divides = false});
     int serial = 0;
     Code code(serial);
     LoopEmitter emitter(function, code);

@@ -328,8 +328,10 @@ OwningOpRef<ModuleOp> emit(MLIRContext& context, const KernelIR& kernel, VectorT
     Block* entry = kernel_fn.addEntryBlock(b);
     b.setInsertionPointToStart(entry);
 
-    const Function function = loops::loops_of(
-        kernel, {.width = target.native, .streams = target.truncates, .divides = false});
+    const Function function = loops::loops_of(kernel, {.width = target.native,
+                                                       .registers = target.registers,
+                                                       .streams = target.truncates,
+                                                       .divides = false});
     LoopEmitter emitter(b, function, target);
     // Inputs, outputs, extents and strides have an array each; then comes the range of units.
     const size_t counts[] = {memory_inputs(kernel), kernel.outputs.size(),

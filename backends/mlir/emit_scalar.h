@@ -11,6 +11,7 @@ namespace megjit::mlir_backend {
 
 struct VectorTarget {
     int native = 4;  // number of 32-bit lanes in a register
+    int registers = 32;
     bool truncates = false;  // x86: an instruction gives INT32_MIN for numbers that no i32 holds
 };
 

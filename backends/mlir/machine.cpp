@@ -64,8 +64,9 @@ JITTargetMachineBuilder this_cpu(runtime::Isa isa) {
 }
 
 VectorTarget vectors_of(runtime::Isa isa) {
-    if (runtime::is_arm(isa)) return {.native = 4};
-    return {.native = runtime::has_avx512(isa) ? 16 : 8, .truncates = true};
+    if (runtime::is_arm(isa)) return {.native = 4, .registers = 32};
+    if (runtime::has_avx512(isa)) return {.native = 16, .registers = 32, .truncates = true};
+    return {.native = 8, .registers = 16, .truncates = true};
 }
 
 // Turns off passes that gain nothing here but take a quarter of the compile time: addresses are

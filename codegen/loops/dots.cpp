@@ -26,7 +26,7 @@ public:
         UnitAxis& of_rows = axes.back();
         const Value rows = of_rows.extent, block = b_.index(kDotRows);
         make_blocks(b_, of_rows, kDotRows);
-        const int64_t together = f_.target.schedule.dot_rows(f_.width, own_.size());
+        const int64_t together = f_.target.schedule.dot_rows(f_.target.registers, own_.size());
         for_units(f_, axes, [&](Value, Value unit, const Values& bases) {
             const Value left = b_.smaller(block, b_.sub(rows, b_.mul(unit, block)));
             Value row = b_.index(0);

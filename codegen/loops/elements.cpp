@@ -144,7 +144,8 @@ static Function sound(Function function) {
 static int vectors_at_once(const KernelIR& kernel, const Target& target) {
     const int size = kernel.program.size(), all = target.schedule.vectors_at_once;
     if (size < target.schedule.long_chain) return 1;
-    const bool has_room = target.width >= 16 || memory_inputs(kernel) + kernel.outputs.size() <= 3;
+    const bool has_room =
+        target.registers >= 32 || memory_inputs(kernel) + kernel.outputs.size() <= 3;
     return has_room && size < 2 * target.schedule.long_body ? all : (all + 1) / 2;
 }
 

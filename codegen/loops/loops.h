@@ -137,23 +137,24 @@ struct Schedule {
     int64_t streamed_bytes = 32 << 20;  // a launch that writes more stores it past the caches
     int64_t units_together = 16;  // columns' units whose accumulators stay in the L1 cache
     int tile_vectors = 2;  // vectors of columns that go through a tile together
-    int tile_rows(int width) const { return width / 2; }  // accumulators fill half the registers
+    // Accumulators fill half the registers.
+    int tile_rows(int registers) const { return registers / (2 * tile_vectors); }
     // Where registers are few, or values many, half as many vectors are computed together.
-    int pieces_together(int width, size_t body) const {
-        return is_short(body) || (width >= 16 && !is_long(body)) ? vectors_at_once
-                                                                 : (vectors_at_once + 1) / 2;
+    int pieces_together(int registers, size_t body) const {
+        return is_short(body) || (registers >= 32 && !is_long(body)) ? vectors_at_once
+                                                                     : (vectors_at_once + 1) / 2;
     }
     // A panel of panel_terms indices of the reduced axis stays in the L1 cache; with the sums of
     // the units that it serves it takes 80 KiB of the stack.
     int64_t panel_terms = 128, panel_units = 4;
     // Returns how many rows a panel has. Its columns need no pointers, so the rows take most of the
     // registers where these are few.
-    int panel_rows(int width) const { return width >= 16 ? 8 : 6; }
+    int panel_rows(int registers) const { return registers >= 32 ? 8 : 6; }
     // Rows of a tile of dots whose rows have `own` instructions beside the shared ones. If a row
     // only loads, its lanes fill half the registers; else there are few rows, whose conversions
     // would compete with the sums.
-    int dot_rows(int width, size_t own) const {
-        return own <= 1 ? width / 2 : is_short(own) ? width / 8 : 1;
+    int dot_rows(int registers, size_t own) const {
+        return own <= 1 ? registers / 4 : is_short(own) ? registers / 16 : 1;
     }
     bool is_short(size_t body) const { return static_cast<int>(body) <= short_body; }
     bool is_long(size_t body) const { return static_cast<int>(body) >= long_body; }
@@ -162,6 +163,7 @@ struct Schedule {
 // The machine that loops are made for.
 struct Target {
     int width = 16;  // lanes of a value; on a GPU those of the plan
+    int registers = 16;  // a CPU's, for vectors
     bool streams = false;  // stores may go past the caches, on a CPU
     bool divides = true;  // integers are divided by `compute div`; else by way of f64
     std::optional<GpuPlan> gpu = {};

@@ -175,7 +175,7 @@ private:
     // ---- sums ----
 
     void write_sums(const Values& bases, Value at, int64_t vectors) {
-        const int64_t most = f_.target.schedule.panel_rows(f_.width);
+        const int64_t most = f_.target.schedule.panel_rows(f_.target.registers);
         Value row = b_.index(0);
         for (const int64_t count : {most, most / 2, int64_t{1}}) {
             const Value rest = b_.mod(b_.sub(rows_, row), b_.index(count));

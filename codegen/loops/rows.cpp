@@ -112,7 +112,7 @@ private:
     }
 
     void write_stores(const RowWalk& walk, const Values& bases) {
-        const int together = schedule().pieces_together(f_.width, body_of(walk));
+        const int together = schedule().pieces_together(f_.target.registers, body_of(walk));
         const int64_t width = f_.width;
         f_.for_runs(bases, {}, [&](const Frame::Run& run, const Values&) {
             const Value rest = whole(run.length, together * width);
@@ -160,7 +160,8 @@ private:
                        const Values& state) {
         const size_t body = body_of(walk);
         const int64_t group = kChain * plan_.lanes,
-                      step = schedule().pieces_together(f_.width, body) * int64_t{f_.width};
+                      step =
+                          schedule().pieces_together(f_.target.registers, body) * int64_t{f_.width};
         Values own =
             together({std::vector<Values>(vectors_, reducer.start_chains()), split(state)});
         const auto take_at = [&](Value at, const Values& before) {
@@ -179,7 +180,7 @@ private:
                       const Values& state) {
         State all = apart(reducer, state);
         const std::vector<Piece> pieces =
-            whole_pieces(at, schedule().pieces_together(f_.width, body_of(walk)));
+            whole_pieces(at, schedule().pieces_together(f_.target.registers, body_of(walk)));
         const std::vector<Values> values = write_pieces(walk, run, pieces);
         for (size_t p = 0; p < pieces.size(); ++p)
             take(reducer, run, pieces[p], values[p], all.chains[p % vectors_],

@@ -52,7 +52,7 @@ private:
     }
 
     void write_rows(const Values& bases, Value rows, const std::vector<Piece>& pieces) {
-        const int64_t together = f_.target.schedule.tile_rows(f_.width);
+        const int64_t together = f_.target.schedule.tile_rows(f_.target.registers);
         const Value whole = b_.sub(rows, b_.mod(rows, b_.index(together)));
         const auto from = [&](Value row, int64_t count) {
             write_tile(f_.along(bases, row_axis_, row), count, pieces);

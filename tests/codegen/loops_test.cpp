@@ -53,8 +53,12 @@ std::vector<std::vector<char>> walked(Case& c) {
     return outputs;
 }
 
+Target cpu_of(int width, bool divides) {
+    return {.width = width, .registers = width == 8 ? 16 : 32, .divides = divides};
+}
+
 void expect_the_walk(Case& c, int width, bool divides, int64_t parts, uint64_t seed) {
-    const auto expected = walked(c), got = looped(c, {.width = width, .divides = divides}, parts);
+    const auto expected = walked(c), got = looped(c, cpu_of(width, divides), parts);
     for (size_t k = 0; k < expected.size(); ++k)
         for (size_t at = 0; at + 1 < expected[k].size();
              at += runtime::size_of(c.kernel.outputs[k].dtype))
@@ -164,7 +168,7 @@ TEST(Loops, DivideIntegersByReals) {
 
 std::vector<Target> targets_of(const Case& c) {
     std::vector<Target> targets;
-    for (const int width : {4, 8, 16}) targets.push_back({.width = width, .divides = width > 4});
+    for (const int width : {4, 8, 16}) targets.push_back(cpu_of(width, width > 4));
     LaunchShape joins = c.launch;
     joins.joins = true;
     for (const GpuPlan& plan :
