@@ -7,6 +7,7 @@
 #   documents  the documents' programs, where they lie beside the clone
 #   demo       what `make demo` trains
 #   static     a function that `package --static` writes on x86-64
+#   loops      kernels' loops, counted by llvm-mca
 #   fuzz       500 random graphs
 set -eu
 cd "$(dirname "$0")/.."
@@ -66,6 +67,8 @@ static() {
         qemu-aarch64 -L "$arm/root" ./static)
 }
 
+loops() { "$native" tests/arm/loops.py; }
+
 fuzz() {
     tools/with_progress.sh arm-fuzz cmake --build "$arm/build" -j "$JOBS" --target graph_fuzz
     qemu-aarch64 -L "$arm/root" "$arm/build/tests/graph_fuzz" --backend MLIR --programs 500
@@ -74,7 +77,7 @@ fuzz() {
 # Without oneDNN and Halide, which have no wheels there.
 cmake -G Ninja -S . -B "$arm/build" -DCMAKE_TOOLCHAIN_FILE="$PWD/tools/arm.cmake" -DMEGJIT_WITH_HALIDE=OFF \
     -DMEGJIT_TESTS=ON -DPython_EXECUTABLE="$PWD/.venv/bin/python" >build/logs/arm-cmake.log
-[ $# -gt 0 ] || set -- suites wheel python documents demo static fuzz
+[ $# -gt 0 ] || set -- suites wheel python documents demo static loops fuzz
 for part; do
     before=$(date +%s)
     "$part"
