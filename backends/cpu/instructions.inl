@@ -13,6 +13,8 @@
 //   floats_of_bytes<part>(bytes)   the part-th lanes of 16 int8
 //   pairs_of_bytes(from)    twice as many int8 as there are lanes, as int16
 //   pair_products(a, b)     lanes are two int16 each: the sum of both products, modulo 2^32
+//   add_quads(sums, a, b)   lanes are four uint8 each in a, four int8 in b: sums and their four
+//                           products, modulo 2^32; only for 16 lanes
 
 enum class Rounding : int { nearest, down, up, to_zero };  // nearest: ties to even
 

@@ -39,6 +39,12 @@ MEGJIT_INLINE Ints pairs_of_bytes(const int8_t* from) {
 MEGJIT_INLINE Ints pair_products(Ints a, Ints b) {
     return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 }
+// Needs has_vnni(), which is above this level: hence an instruction that the compiler does not
+// know.
+MEGJIT_INLINE Ints add_quads(Ints sums, Ints a, Ints b) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "vm"(b));
+    return sums;
+}
 
 #else
 

@@ -117,6 +117,16 @@ TEST(QuantizedConv, DepthwiseChannelsLast) {
                   .layout = Layout::channels_last});
 }
 TEST(QuantizedConv, ALinearLayer) { expect_exact({{5, 100, 1, 1}, {10, 100, 1, 1}}); }
+// Products of few rows are sums by several instructions, whose terms have tails of their own.
+TEST(QuantizedConv, FewRowsOfAnyNumber) {
+    for (const int64_t rows : {1, 2, 3, 4, 5, 7, 9, 12})
+        for (const int64_t terms : {1, 31, 64, 100, 191})
+            for (const DType dtype : {DType::i8, DType::u8})
+                expect_exact({.x = {rows, terms, 1, 1},
+                              .w = {33, terms, 1, 1},
+                              .x_dtype = dtype,
+                              .y_dtype = "float32"});
+}
 TEST(QuantizedConv, OneSpatialAxis) { expect_exact({{2, 6, 20}, {8, 6, 5}, 2, 2}); }
 TEST(QuantizedConv, ThreeSpatialAxes) { expect_exact({{1, 4, 5, 6, 7}, {8, 4, 3, 2, 3}, 1, 1}); }
 TEST(QuantizedConv, UnsignedInput) {

@@ -186,15 +186,16 @@ Prepared prepare_wide_product(const MatmulProblem& p) {
 Prepared prepare_few_rows(const MatmulProblem& p) {
     return executable(
         [m = p.m, n = p.n, k = p.k](void* const* in, void* const* out, void* workspace) {
-        auto* const terms = static_cast<int16_t*>(workspace);
-        lay_out_byte_rows(static_cast<const int8_t*>(in[0]), m, k, terms);
+        auto* const terms = static_cast<uint8_t*>(workspace);
+        const int origin = lay_out_byte_rows(static_cast<const int8_t*>(in[0]), m, k, terms);
         multiply_byte_rows({.rows = m,
                             .inner = k,
                             .columns = n,
                             .x = terms,
+                            .origin = origin,
                             .w = static_cast<const int8_t*>(in[1]),
                             .sums = static_cast<int32_t*>(out[0])});
-    }, static_cast<size_t>(p.m * stride_of_byte_rows(p.k)) * sizeof(int16_t));
+    }, static_cast<size_t>(p.m * stride_of_byte_rows(p.k)));
 }
 
 }  // namespace

@@ -111,16 +111,18 @@ public:
           columns_(p.w.shape[0]),
           is_one_scale_(is_one_scale) {}
     size_t workspace_bytes() const override {
-        return static_cast<size_t>(rows_ * stride_of_byte_rows(inner_)) * sizeof(int16_t);
+        return static_cast<size_t>(rows_ * stride_of_byte_rows(inner_));
     }
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
-        auto* const terms = static_cast<int16_t*>(workspace);
-        lay_out_byte_rows(static_cast<const T*>(inputs[0]), rows_, inner_, terms);
+        auto* const terms = static_cast<uint8_t*>(workspace);
+        const int origin =
+            lay_out_byte_rows(static_cast<const T*>(inputs[0]), rows_, inner_, terms);
         multiply_byte_rows({.rows = rows_,
                             .inner = inner_,
                             .columns = columns_,
                             .x = terms,
+                            .origin = origin,
                             .w = static_cast<const int8_t*>(inputs[1]),
                             .scale = static_cast<const float*>(inputs[2]),
                             .is_one_scale = is_one_scale_,

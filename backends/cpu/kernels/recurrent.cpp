@@ -23,7 +23,7 @@ constexpr int64_t kCellGrain = 2048;  // this many states are worth a thread
 constexpr int64_t kPartRows = 8;  // this many rows of a batch are worth a thread for all steps
 
 const RecurrentCells& recurrent_cells() {
-    static const RecurrentCells cells = MEGJIT_BEST(recurrent_cells());
+    static const RecurrentCells cells = MEGJIT_BEST(recurrent_cells(runtime::has_vnni()));
     return cells;
 }
 
@@ -329,23 +329,23 @@ public:
 private:
     size_t floats() const { return static_cast<size_t>(s_.n * s_.hidden) * sizeof(float); }
     size_t place_of_product() const {
-        return aligned(static_cast<size_t>(s_.n * (s_.hidden + stride_of_byte_rows(s_.hidden))) *
-                       sizeof(int16_t));
+        return aligned(static_cast<size_t>(s_.n * (s_.hidden + stride_of_byte_rows(s_.hidden))));
     }
 
     const float* multiply(const float* h, void* const* inputs, char* work) const {
-        auto* const levels = reinterpret_cast<int16_t*>(work);
+        auto* const levels = reinterpret_cast<uint8_t*>(work);
         auto* const terms = levels + s_.n * s_.hidden;
         auto* const product = reinterpret_cast<float*>(work + place_of_product());
-        const float step = recurrent_cells().levels_of(s_.n * s_.hidden, h, levels);
+        const ByteLevels of_h = recurrent_cells().levels_of(s_.n * s_.hidden, h, levels);
         lay_out_byte_rows(levels, s_.n, s_.hidden, terms);
         multiply_byte_rows({.rows = s_.n,
                             .inner = s_.hidden,
                             .columns = 4 * s_.hidden,
                             .x = terms,
+                            .origin = of_h.origin,
                             .w = static_cast<const int8_t*>(inputs[1]),
                             .scale = static_cast<const float*>(inputs[4]),
-                            .step = step,
+                            .step = of_h.step,
                             .y = product});
         return product;
     }
@@ -443,21 +443,26 @@ Prepared prepare_recurrent(const OpCall& call, std::span<const Type> outputs) {
 }  // namespace
 
 int64_t stride_of_byte_rows(int64_t inner) {
-    constexpr int64_t kAtOnce = 32;  // terms, at every level
+    constexpr int64_t kAtOnce = 64;  // terms, at most
     return (inner + kAtOnce - 1) / kAtOnce * kAtOnce;
 }
 
-template <class T>
-void lay_out_byte_rows(const T* from, int64_t rows, int64_t inner, int16_t* to) {
+int lay_out_byte_rows(const uint8_t* from, int64_t rows, int64_t inner, uint8_t* to) {
     const int64_t stride = stride_of_byte_rows(inner);
     for (int64_t row = 0; row < rows; ++row, from += inner, to += stride) {
         std::copy_n(from, inner, to);
-        std::fill_n(to + inner, stride - inner, int16_t{0});
+        std::fill_n(to + inner, stride - inner, uint8_t{0});
     }
+    return 0;
 }
-template void lay_out_byte_rows(const int8_t*, int64_t, int64_t, int16_t*);
-template void lay_out_byte_rows(const uint8_t*, int64_t, int64_t, int16_t*);
-template void lay_out_byte_rows(const int16_t*, int64_t, int64_t, int16_t*);
+
+int lay_out_byte_rows(const int8_t* from, int64_t rows, int64_t inner, uint8_t* to) {
+    constexpr uint8_t kOrigin = 128;
+    lay_out_byte_rows(reinterpret_cast<const uint8_t*>(from), rows, inner, to);
+    const int64_t size = rows * stride_of_byte_rows(inner);
+    for (int64_t i = 0; i < size; ++i) to[i] ^= kOrigin;
+    return kOrigin;
+}
 
 void multiply_byte_rows(const FewByteRows& p) {
     parallel_for(p.columns, std::max<int64_t>(1, kByteGrain / (p.rows * p.inner)), 16,

@@ -87,7 +87,8 @@ struct FewRows {
 // the column's shift.
 struct FewByteRows {
     int64_t rows = 0, inner = 0, columns = 0;
-    const int16_t* x = nullptr;  // [rows, stride_of_byte_rows(inner)]: lay_out_byte_rows
+    const uint8_t* x = nullptr;  // [rows, stride_of_byte_rows(inner)]: lay_out_byte_rows
+    int origin = 0;  // what stands for 0 in x
     const int8_t* w = nullptr;  // [columns, inner]
     const float* scale = nullptr;  // [columns], or one number
     bool is_one_scale = false;
@@ -98,17 +99,23 @@ struct FewByteRows {
     int64_t first = 0, end = 0;  // the columns that are wanted
 };
 
-// Rows of whole numbers are followed by zeros up to a multiple of the terms that are added at once.
+// Rows of whole numbers are as long as a multiple of the terms that are added at once.
 int64_t stride_of_byte_rows(int64_t inner);
-// T: int8_t, uint8_t or int16_t. from: [rows, inner].
-template <class T>
-void lay_out_byte_rows(const T* from, int64_t rows, int64_t inner, int16_t* to);
+// from: [rows, inner]. Returns the origin.
+int lay_out_byte_rows(const int8_t* from, int64_t rows, int64_t inner, uint8_t* to);
+int lay_out_byte_rows(const uint8_t* from, int64_t rows, int64_t inner, uint8_t* to);
 
 void multiply_byte_rows(const FewByteRows& p);  // all columns, by several threads
 
+// How numbers are rounded to 8 bits: a level stands for (level - origin) * step.
+struct ByteLevels {
+    float step;
+    int origin;
+};
+
 struct RecurrentCells {
-    // levels: whole numbers, 0 for 0 and for NaN; returns what 1 stands for (recurrent.cpp of ops).
-    float (*levels_of)(int64_t n, const float* x, int16_t* levels);
+    // NaN becomes the level of 0 (runtime/ops/recurrent.cpp).
+    ByteLevels (*levels_of)(int64_t n, const float* x, uint8_t* levels);
     void (*few_byte_rows)(const FewByteRows&);
     // y: x at the nearest of 256 numbers between its extrema (runtime/ops/recurrent.cpp).
     void (*round_to_8_bits)(int64_t n, const float* x, float* y);
@@ -123,6 +130,7 @@ struct RecurrentCells {
     void (*rnn_grad)(const RnnGradStep&);
 };
 
-MEGJIT_AT_EACH_LEVEL(RecurrentCells recurrent_cells();)
+// has_vnni: as runtime/host/isa.h tells it.
+MEGJIT_AT_EACH_LEVEL(RecurrentCells recurrent_cells(bool has_vnni);)
 
 }  // namespace megjit::cpu

@@ -276,61 +276,104 @@ void round_to_8_bits(int64_t n, const float* x, float* y) {
     });
 }
 
-float levels_of(int64_t n, const float* x, int16_t* levels) {
-    typedef int16_t Narrow __attribute__((vector_size(2 * kLanes)));
+ByteLevels levels_of(int64_t n, const float* x, uint8_t* levels) {
+    typedef uint8_t Narrow __attribute__((vector_size(kLanes)));
     const Levels l = levels_between_extrema(n, x);
     each_vector(n, [&](int64_t i, int count) {
         const F32 level = level_of(get(x + i, count), l);
-        const F32 known = select(eq(level, level), level, splat(0.0f));
+        const F32 known = select(eq(level, level), level, splat(0.0f)) + l.origin;
         const Narrow narrow = __builtin_convertvector(to_int(known).v, Narrow);
-        std::memcpy(levels + i, &narrow, static_cast<size_t>(count) * sizeof(int16_t));
+        std::memcpy(levels + i, &narrow, static_cast<size_t>(count));
     });
-    return l.scale.v[0];
+    return {l.scale.v[0], static_cast<int>(l.origin.v[0])};
 }
 
 // ---- products of few rows of whole numbers
 
-constexpr int kTerms = 2 * kLanes;
+// Two terms a lane: numbers of 16 bits are multiplied.
+struct Pairs {
+    static constexpr int kTerms = 2 * kLanes;
+    static constexpr int kRows = kLanes == 16 ? 3 : 1;  // their sums stay in registers
+    static constexpr bool has_origin = false;
+    template <int rows>
+    static constexpr int kColumns = kAtOnce;
 
-constexpr int kRowsAtOnce = kLanes == 16 ? 3 : 1;  // their sums stay in registers
+    static Ints of_row(const uint8_t* x, int origin) {
+        typedef uint8_t Terms __attribute__((vector_size(kTerms)));
+        typedef int16_t Wide __attribute__((vector_size(2 * kTerms)));
+        Terms terms;
+        std::memcpy(&terms, x, sizeof terms);
+        return (Ints)(__builtin_convertvector(terms, Wide) - static_cast<int16_t>(origin));
+    }
+    static Ints of_column(const int8_t* w) { return pairs_of_bytes(w); }
+    static Ints add(Ints sums, Ints x, Ints w) {
+        return (Ints)((Uints)sums + (Uints)pair_products(x, w));
+    }
+};
 
-// Adds the products of rows of x with kAtOnce rows of w, by lane, from term k on.
-template <int count>
-__attribute__((always_inline)) inline void add_byte_products(const int16_t* x, int64_t stride,
-                                                             const int8_t* const* rows, int64_t k,
-                                                             Uints (&sums)[count][kAtOnce]) {
-    Ints factors[count];
-#pragma GCC unroll 3
-    for (int r = 0; r < count; ++r) factors[r] = load<Ints>(x + r * stride);
+#if MEGJIT_LANE_COUNT == 16
+// Four terms a lane: the row's are natural numbers, whose origin is taken away behind the sum.
+struct Quads {
+    static constexpr int kTerms = 4 * kLanes;
+    static constexpr int kRows = 4;
+    static constexpr bool has_origin = true;
+    template <int rows>
+    static constexpr int kColumns = rows == 1 ? kAtOnce : kAtOnce / 2;
+
+    static Ints of_row(const uint8_t* x, int) { return load<Ints>(x); }
+    static Ints of_column(const int8_t* w) { return load<Ints>(w); }
+    static Ints add(Ints sums, Ints x, Ints w) { return add_quads(sums, x, w); }
+};
+#endif
+
+// Adds the products of rows of x with columns, by lane, from term k on. Behind the rows of x comes
+// one of ones where the origin is taken away later. `ahead` behind each term lies the one that the
+// next call reads: no prefetcher follows so many short rows.
+template <class By, int count, int columns>
+__attribute__((always_inline)) inline void add_byte_products(
+    const uint8_t* x, int64_t stride, int origin, const int8_t* const* rows, int64_t k,
+    int64_t ahead, Ints (&sums)[count + By::has_origin][columns]) {
+    Ints factors[count + By::has_origin];
+#pragma GCC unroll 4
+    for (int r = 0; r < count; ++r) factors[r] = By::of_row(x + r * stride, origin);
+    if constexpr (By::has_origin) factors[count] = Ints{} + 0x01010101;
 #pragma GCC unroll 8
-    for (int j = 0; j < kAtOnce; ++j) {
-        const Ints w = pairs_of_bytes(rows[j] + k);
-#pragma GCC unroll 3
-        for (int r = 0; r < count; ++r) sums[r][j] += (Uints)pair_products(factors[r], w);
+    for (int j = 0; j < columns; ++j) {
+        __builtin_prefetch(rows[j] + k + ahead);
+        const Ints w = By::of_column(rows[j] + k);
+#pragma GCC unroll 5
+        for (int r = 0; r < count + By::has_origin; ++r)
+            sums[r][j] = By::add(sums[r][j], factors[r], w);
     }
 }
 
-// Gives the sums of kAtOnce columns, which lie kLanes apart for the rows, by lane.
-template <int count>
-void byte_products(const int16_t* x, int64_t stride, const int8_t* const* rows, int64_t inner,
-                   Uints* sums) {
-    Uints lanes[count][kAtOnce] = {};
+// Gives the sums of `columns` columns, which lie kLanes apart for the rows, by lane.
+template <class By, int count, int columns>
+void byte_products(const FewByteRows& p, const uint8_t* x, int64_t stride,
+                   const int8_t* const* rows, Uints* sums) {
+    const int64_t inner = p.inner;
+    const int origin = p.origin;
+    Ints lanes[count + By::has_origin][columns] = {};
     int64_t k = 0;
-    for (; k + kTerms <= inner; k += kTerms)
-        add_byte_products<count>(x + k, stride, rows, k, lanes);
+    for (; k + By::kTerms <= inner; k += By::kTerms)
+        add_byte_products<By, count>(x + k, stride, origin, rows, k, columns * inner, lanes);
     if (k < inner) {
-        int8_t last[kAtOnce][kTerms] = {};
-        const int8_t* parts[kAtOnce];
-        for (int j = 0; j < kAtOnce; ++j) {
+        int8_t last[columns][By::kTerms] = {};
+        const int8_t* parts[columns];
+        for (int j = 0; j < columns; ++j) {
             std::memcpy(last[j], rows[j] + k, static_cast<size_t>(inner - k));
             parts[j] = last[j];
         }
-        add_byte_products<count>(x + k, stride, parts, 0, lanes);
+        add_byte_products<By, count>(x + k, stride, origin, parts, 0, 0, lanes);
     }
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int r = 0; r < count; ++r)
 #pragma GCC unroll 8
-        for (int j = 0; j < kAtOnce; ++j) sums[r * kLanes + j] = lanes[r][j];
+        for (int j = 0; j < columns; ++j) {
+            sums[r * kLanes + j] = (Uints)lanes[r][j];
+            if constexpr (By::has_origin)
+                sums[r * kLanes + j] -= (Uints)lanes[count][j] * static_cast<uint32_t>(origin);
+        }
 }
 
 void put_sums(const FewByteRows& p, int64_t row, int64_t column, int count, Ints sums) {
@@ -346,19 +389,28 @@ void put_sums(const FewByteRows& p, int64_t row, int64_t column, int count, Ints
 }
 
 // Computes `columns` columns, at most kLanes, whose rows of w are given.
-template <int count>
+template <class By, int count>
 void byte_rows(const FewByteRows& p, int64_t row, int64_t column, int columns,
                const int8_t* const* rows) {
+    constexpr int at_once = By::template kColumns<count>;
     const int64_t stride = stride_of_byte_rows(p.inner);
     Uints sums[count * kLanes];
-    for (int j = 0; j < kLanes; j += kAtOnce)
-        byte_products<count>(p.x + row * stride, stride, rows + j, p.inner, sums + j);
+    for (int j = 0; j < kLanes; j += at_once)
+        byte_products<By, count, at_once>(p, p.x + row * stride, stride, rows + j, sums + j);
     for (int r = 0; r < count; ++r) {
         halve<kLanes>(sums + r * kLanes);
         put_sums(p, row + r, column, columns, (Ints)sums[r * kLanes]);
     }
 }
 
+template <class By, int count>
+void last_byte_rows(const FewByteRows& p, int64_t row, int64_t column, int columns,
+                    const int8_t* const* rows) {
+    if (p.rows - row == count) return byte_rows<By, count>(p, row, column, columns, rows);
+    if constexpr (count > 1) last_byte_rows<By, count - 1>(p, row, column, columns, rows);
+}
+
+template <class By>
 void few_byte_rows(const FewByteRows& p) {
     const int8_t* rows[kLanes];
     for (int64_t column = p.first; column < p.end; column += kLanes) {
@@ -367,18 +419,24 @@ void few_byte_rows(const FewByteRows& p) {
         for (int j = 0; j < kLanes; ++j)  // behind the last one: the last one again
             rows[j] = p.w + (column + (j < columns ? j : columns - 1)) * p.inner;
         int64_t row = 0;
-        for (; row + kRowsAtOnce <= p.rows; row += kRowsAtOnce)
-            byte_rows<kRowsAtOnce>(p, row, column, columns, rows);
-        if (p.rows - row == 2) byte_rows<2>(p, row, column, columns, rows);
-        else if (p.rows - row == 1) byte_rows<1>(p, row, column, columns, rows);
+        for (; row + By::kRows <= p.rows; row += By::kRows)
+            byte_rows<By, By::kRows>(p, row, column, columns, rows);
+        last_byte_rows<By, By::kRows>(p, row, column, columns, rows);
     }
+}
+
+void (*best_few_byte_rows([[maybe_unused]] bool has_vnni))(const FewByteRows&) {
+#if MEGJIT_LANE_COUNT == 16
+    if (has_vnni) return few_byte_rows<Quads>;
+#endif
+    return few_byte_rows<Pairs>;
 }
 
 }  // namespace
 
-RecurrentCells recurrent_cells() {
+RecurrentCells recurrent_cells(bool has_vnni) {
     return {.levels_of = levels_of,
-            .few_byte_rows = few_byte_rows,
+            .few_byte_rows = best_few_byte_rows(has_vnni),
             .round_to_8_bits = round_to_8_bits,
             .few_rows = few_rows,
             .lstm = lstm,
