@@ -16,7 +16,7 @@ for release in $(sed -n 's/^KNOWN = (\(.*\)).*/\1/p' python/megengine/torch_back
         "$place/bin/python" -m pip install -q --disable-pip-version-check "torch==$release.*"
         ;;
     esac
-    "$place/bin/python" -m pip install -q --disable-pip-version-check pytest expecttest torchvision transformers accelerate lightning peft scikit-learn numpy ml_dtypes tqdm
+    "$place/bin/python" -m pip install -q --disable-pip-version-check pytest expecttest torchvision transformers accelerate lightning peft scikit-learn onnxscript numpy ml_dtypes tqdm
     echo "tests/torch with torch $release, in $place"
     "$place/bin/python" -m pytest tests/torch "$@"
     echo "tests/torch/cuda on the emulated card"
