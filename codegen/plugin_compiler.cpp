@@ -90,12 +90,19 @@ void* PluginCompiler::function(std::string_view suffix) const {
 
 std::string PluginCompiler::version_key() const { return library().version; }
 
+std::string PluginCompiler::answered(const std::string& kernel,
+                                     const std::function<int(PluginSink, void*)>& answer) const {
+    std::string result;
+    if (answer(append, &result) != 0)
+        throw DeviceError(cat(name_, ": cannot compile a kernel: ", result, "\n", kernel));
+    return result;
+}
+
 std::string PluginCompiler::ask(Answer answer, const KernelIR& kernel) const {
     const std::string text = print(legalize(kernel, native()));
-    std::string result;
-    if (answer(text.data(), text.size(), append, &result) != 0)
-        throw DeviceError(cat(name_, ": cannot compile a kernel: ", result, "\n", text));
-    return result;
+    return answered(text, [&](PluginSink sink, void* to) {
+        return answer(text.data(), text.size(), sink, to);
+    });
 }
 
 std::string PluginCompiler::compile(const KernelIR& kernel) {

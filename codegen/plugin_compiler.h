@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "codegen/compiler.h"
@@ -35,6 +36,9 @@ protected:
     // DeviceError when the library cannot be opened, is of another version, or lacks the function
     // `prefix` + `suffix`.
     void* function(std::string_view suffix) const;
+    // Returns what `answer` hands to the sink, DeviceError with it where it does not return 0.
+    std::string answered(const std::string& kernel,
+                         const std::function<int(PluginSink, void*)>& answer) const;
 
 private:
     struct Library;

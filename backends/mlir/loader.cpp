@@ -30,10 +30,9 @@ codegen::KernelFn MlirCompiler::load(const std::string& object) {
 std::string MlirCompiler::object_for(const codegen::KernelIR& kernel, runtime::Isa isa) {
     const auto answer = reinterpret_cast<decltype(&megjit_mlir_object)>(function("_object"));
     const std::string text = print(legalize(kernel, codegen::native_ops(isa)));
-    std::string result;
-    if (answer(text.data(), text.size(), static_cast<int>(isa), keep, &result) != 0)
-        throw DeviceError(cat("MLIR: cannot compile a kernel: ", result, "\n", text));
-    return result;
+    return answered(text, [&](megjit_mlir_sink sink, void* to) {
+        return answer(text.data(), text.size(), static_cast<int>(isa), sink, to);
+    });
 }
 
 std::string MlirCompiler::ask_for_gpu(std::string_view suffix, const codegen::KernelIR& kernel,
@@ -43,10 +42,9 @@ std::string MlirCompiler::ask_for_gpu(std::string_view suffix, const codegen::Ke
         static_cast<int32_t>(plan.cover), plan.vector,       plan.threads, plan.team, plan.tile,
         plan.rows_lie_along_sum,          plan.tensor_cores, plan.joins,   arch};
     const std::string text = print(kernel);
-    std::string result;
-    if (answer(text.data(), text.size(), &gpu, keep, &result) != 0)
-        throw DeviceError(cat("MLIR: cannot compile a kernel: ", result, "\n", text));
-    return result;
+    return answered(text, [&](megjit_mlir_sink sink, void* to) {
+        return answer(text.data(), text.size(), &gpu, sink, to);
+    });
 }
 
 std::string MlirCompiler::compile_for_gpu(const codegen::KernelIR& kernel,

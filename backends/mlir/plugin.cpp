@@ -46,11 +46,15 @@ struct Compiler {
     // The object code of a kernel for a plain CPU of that level.
     std::string object_for(runtime::Isa isa, std::string_view text) {
         llvm::LLVMContext context;
-        CodeMaker maker(isa);
-        return maker.to_object(*optimized_for(maker, isa, text, context));
+        if (!other_maker || other_isa != isa) other_maker = std::make_unique<CodeMaker>(isa);
+        other_isa = isa;
+        return other_maker->to_object(*optimized_for(*other_maker, isa, text, context));
     }
 
 private:
+    std::unique_ptr<CodeMaker> other_maker;  // for other_isa, the last that was asked for
+    runtime::Isa other_isa{};
+
     std::unique_ptr<llvm::Module> optimized_for(CodeMaker& maker, runtime::Isa isa,
                                                 std::string_view text, llvm::LLVMContext& context) {
         const codegen::KernelIR kernel = sound_kernel(text, codegen::native_ops(isa));

@@ -2,7 +2,7 @@
 
 #include "jit/plan/known_places.h"
 #include "jit/step/host_copy.h"
-#include "runtime/ops/index_ops.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::jit {
 

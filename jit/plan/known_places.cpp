@@ -1,6 +1,6 @@
 #include "jit/plan/known_places.h"
 
-#include "runtime/ops/index_ops.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::jit {
 

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <set>
 
-#include "jit/plan/passes/map_rows.h"
 #include "jit/plan/passes/passes.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"

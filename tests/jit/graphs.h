@@ -19,6 +19,13 @@ inline size_t kernels_in(const Graph& graph) {
     return found;
 }
 
+// The text with `by` in place of each `part`.
+inline std::string replaced(std::string_view part, std::string_view by, std::string text) {
+    for (size_t from = 0; (from = text.find(part, from)) != std::string::npos; from += by.size())
+        text.replace(from, part.size(), by);
+    return text;
+}
+
 // released: by slot, what the caller gives away. replaces: by output.
 inline Step step_of(const Graph& graph, const std::vector<bool>& released,
                     const std::vector<int>& replaces = {}) {

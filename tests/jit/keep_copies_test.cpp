@@ -27,9 +27,7 @@ constexpr std::string_view kCastStep =
 
 std::string cast_step(std::string_view part, std::string_view by,
                       std::string text = std::string(kCastStep)) {
-    for (size_t from = 0; (from = text.find(part, from)) != std::string::npos; from += by.size())
-        text.replace(from, part.size(), by);
-    return text;
+    return replaced(part, by, std::move(text));
 }
 
 TEST_F(KeepCopies, AreReadInPlaceOfTheCastAndWrittenWithTheNextValue) {

@@ -4,7 +4,7 @@
 #include "jit/plan/failure_rule.h"
 #include "jit/plan/known_places.h"
 #include "jit/plan/passes/passes.h"
-#include "runtime/ops/index_ops.h"
+#include "runtime/ops/known.h"
 #include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {
@@ -21,9 +21,7 @@ constexpr std::string_view kWordUpdate =
 
 std::string updated(std::string_view part, std::string_view by,
                     std::string text = std::string(kWordUpdate)) {
-    for (size_t from = 0; (from = text.find(part, from)) != std::string::npos; from += by.size())
-        text.replace(from, part.size(), by);
-    return text;
+    return replaced(part, by, std::move(text));
 }
 
 Graph mapped(std::string_view text) {

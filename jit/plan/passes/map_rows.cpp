@@ -18,7 +18,7 @@
 #include "jit/plan/known_places.h"
 #include "jit/plan/passes/fusion_group.h"
 #include "jit/plan/passes/strided_view.h"
-#include "runtime/ops/index_ops.h"
+#include "runtime/ops/known.h"
 
 namespace megjit::jit {
 namespace {

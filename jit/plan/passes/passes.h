@@ -180,6 +180,11 @@ Graph guard_updates(Graph graph, const PipelineOptions& options);
 // each call would read all weights only for that. Keeps the bits.
 Graph keep_copies(Graph graph, const PipelineOptions& options);
 
+// The gradient of a table of words becomes sums in as many rows as the text has words, and a map
+// from the table's rows to them. Why: it is neither written as a table nor read as one. Keeps the
+// bits.
+Graph map_rows(Graph graph);
+
 // Moves reshapes out of the way of fuse. Why: a kernel has one shape. Keeps the bits.
 Graph move_views(Graph graph);
 
