@@ -380,36 +380,3 @@ def test_it_is_found_by_name():
 
     rows = [row for row in entry_points(group="torch_dynamo_backends") if row.name == "megjit"]
     assert not rows or rows[0].value == "megengine.torch_backend:backend"
-
-
-DRAWS = {
-    "normal numbers": lambda x: x * torch.randn_like(x) + torch.randn(8, 16) + torch.normal(0.0, 2.0, (8, 16)),
-    "written in place": lambda x: x * torch.empty_like(x).uniform_(0.5, 1.5) + x.new_empty(8, 1).normal_(1.0, 0.1),
-    "gumbel": lambda x: F.gumbel_softmax(x, 0.5),
-    "integers": lambda x: x[torch.randperm(8)] * torch.randint(1, 5, (8, 16)),
-    "after a product": lambda x: (x @ x.T).tanh() @ torch.randn_like(x),
-    "uniform": lambda x: x * torch.rand(8, 16) + (x.double() * torch.rand(8, 1, dtype=torch.float64)).float() + torch.rand_like(x),
-    "truths": lambda x: x.exp() * torch.bernoulli(torch.empty_like(x), 0.3) + x * x.new_empty(8, 1).bernoulli_(0.7),
-    "whole channels": lambda x: F.dropout2d(x.exp()[None, ..., None], 0.4),
-}
-
-
-@pytest.mark.parametrize("options", [{"fallback": False}, {"fallback": False, "memory_limit": "1MB"}], ids=["", "limit"])
-@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
-def test_random_numbers_are_torchs_own_and_split_no_graph(draw, options):
-    torch._dynamo.reset()
-    found = []
-    for run in (torch.compile(draw, backend=backend, options=options), draw):
-        torch.manual_seed(3)
-        x = torch.linspace(-1, 1, 128).reshape(8, 16).requires_grad_()
-        y = run(x)
-        y.square().sum().backward()
-        found.append((y.detach(), x.grad, torch.rand(2)))
-    torch.testing.assert_close(*found)
-
-
-def test_numbers_that_a_result_decides_are_drawn_behind_it():
-    torch._dynamo.reset()
-    run = torch.compile(lambda x: torch.normal(x.exp(), 0.1) * 2, backend=backend)
-    with pytest.warns(UserWarning, match="leaves operations to torch: aten.normal"):
-        assert run(torch.zeros(1000)).mean() - 2 < 0.1

@@ -121,7 +121,10 @@ class Places:
 
     def _extent(self, value: torch.Tensor) -> int:
         size = value.untyped_storage().nbytes()
-        return size if isinstance(size, int) else max(_most(size, self._bounds), bytes_of(value, self._bounds))
+        if isinstance(size, int):
+            return size
+        is_known = self._bounds.keys() >= set(free_symbols(size))  # an argument whose sizes have become numbers keeps a symbol for its memory
+        return max(_most(size, self._bounds) if is_known else 0, bytes_of(value, self._bounds))
 
 
 # -- refusals

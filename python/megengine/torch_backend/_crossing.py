@@ -71,6 +71,7 @@ def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[bool]
 
     def cut(joint: fx.GraphModule, inputs: Sequence[Any], num_fwd_outputs: int, more: dict[str, Any], by_strides: bool, kept_beside: int) -> Pair:
         def noted(pair: Pair) -> Pair:
+            _drop_unread_draws(pair[1])
             pair[0].meta[SEEN] = len(pair[0].graph.output_node().args[0]) if by_strides else num_fwd_outputs
             return pair
 
@@ -283,6 +284,14 @@ def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
     one, other = extract_forward_and_backward(joint, cut, [], num_fwd_outputs=count)
     _compute_late(other)
     return one, other
+
+
+def _drop_unread_draws(backward: fx.GraphModule) -> None:
+    """Removes draws of which backward reads nothing, for which torch's generator would move on. In place."""
+    for node in reversed(backward.graph.nodes):
+        if not node.users and is_random(node):
+            backward.graph.erase_node(node)
+    backward.recompile()
 
 
 def _compute_late(backward: fx.GraphModule) -> None:

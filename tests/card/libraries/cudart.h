@@ -5,7 +5,7 @@
 // refuses, for it asks for undocumented tables. It serves what PyTorch's allocator, copies,
 // streams, events and captures need, by functions of the driver that are documented. PyTorch's
 // kernels are machine code, which no emulated card executes: a launch is an error that names the
-// kernel.
+// kernel, but where it only fills memory with zeros.
 #pragma once
 
 #include <cuda.h>

@@ -1,8 +1,11 @@
-// PyTorch's kernels: they are registered, and a launch is refused by name.
+// PyTorch's kernels: they are registered, and a launch is refused by name, but for fills with
+// zeros.
 #include <cstdio>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "tests/card/libraries/cudart.h"
 
@@ -19,11 +22,35 @@ Kernels& kernels() {  // libraries register theirs before main()
     return made;
 }
 
-cudaError_t refuse(const void* kernel) {
+std::string name_of(const void* kernel) {
     const std::lock_guard lock(kernels().mutex);
     const auto found = kernels().names.find(kernel);
+    return found == kernels().names.end() ? "(unknown)" : found->second;
+}
+
+// The bytes of an element of the kernel that fills memory, by its type's mangled name; 0 of any
+// other kernel.
+size_t filled_bytes(const std::string& name) {
+    constexpr std::string_view kFill = "FillFunctorI";
+    const size_t type = name.find(kFill);
+    if (type == std::string::npos || name.find("vectorized_elementwise_kernel") > type) return 0;
+    const char letter = name[type + kFill.size()];
+    for (const auto& [letters, bytes] : {std::pair{"bah", 1}, {"s", 2}, {"if", 4}, {"ld", 8}})
+        if (std::string_view(letters).find(letter) != std::string_view::npos) return bytes;
+    return 0;
+}
+
+// PyTorch before 2.15 makes zeros by a kernel whose arguments are a count, a value and a place.
+cudaError_t launch(const void* kernel, void** arguments, cudaStream_t stream) {
+    const std::string name = name_of(kernel);
+    if (const size_t bytes = filled_bytes(name)) {
+        const std::string value(static_cast<const char*>(arguments[1]), bytes);
+        const auto count = static_cast<size_t>(*static_cast<const int*>(arguments[0]));
+        if (value == std::string(bytes, '\0'))
+            return cudaMemsetAsync(*static_cast<void**>(arguments[2]), 0, count * bytes, stream);
+    }
     std::fprintf(stderr, "the emulated card has no machine code of PyTorch's kernel %s\n",
-                 found == kernels().names.end() ? "(unknown)" : found->second.c_str());
+                 name.c_str());
     return answer(cudaErrorNotSupported);
 }
 
@@ -67,17 +94,17 @@ MEGJIT_CUDART_API cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* 
     *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host));
     return cudaSuccess;
 }
-MEGJIT_CUDART_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void**, size_t,
-                                                 cudaStream_t) {
-    return refuse(kernel);
+MEGJIT_CUDART_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments,
+                                                 size_t, cudaStream_t stream) {
+    return launch(kernel, arguments, stream);
 }
-MEGJIT_CUDART_API cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void**, size_t,
-                                               cudaStream_t) {
-    return refuse(kernel);
+MEGJIT_CUDART_API cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** arguments,
+                                               size_t, cudaStream_t stream) {
+    return launch(kernel, arguments, stream);
 }
-MEGJIT_CUDART_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* kernel,
-                                                  void**) {
-    return refuse(kernel);
+MEGJIT_CUDART_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config,
+                                                  const void* kernel, void** arguments) {
+    return launch(kernel, arguments, config->stream);
 }
 
 // PyTorch asks for these before a launch, which then tells the kernel's name.
