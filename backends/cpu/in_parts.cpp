@@ -112,6 +112,14 @@ Prepared by_images(const OpCall& call, std::span<const Type> outputs,
     return in_parts(prepare({call.op, call.attrs, inputs}, {&result, 1}), std::move(parts));
 }
 
+std::vector<bool> with_images(const OpCall& call, const std::vector<runtime::EpilogueStep>& steps) {
+    std::vector<bool> has_images(call.inputs.size());
+    has_images[0] = true;
+    for (const runtime::EpilogueStep& step : steps)
+        if (step.kind == runtime::EpilogueKind::add) has_images[step.operand] = true;
+    return has_images;
+}
+
 Prepared sum_by_images(const OpCall& call, std::span<const Type> outputs, PrepareOp prepare) {
     std::vector<Type> inputs(call.inputs.begin(), call.inputs.end());
     size_t bytes = 0;

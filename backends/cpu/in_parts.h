@@ -7,6 +7,7 @@
 
 #include "backends/cpu/executable.h"
 #include "runtime/core/op.h"
+#include "runtime/ops/epilogue.h"
 
 namespace megjit::cpu {
 
@@ -33,7 +34,13 @@ using PrepareOp = Prepared (*)(const runtime::OpCall& call, std::span<const runt
 Prepared by_images(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
                    const std::vector<bool>& has_images, PrepareOp prepare);
 
-// Does the same for an op whose result is a sum over the images that all operands have.
+// Says for each operand of a convolution with these steps whether it has images: activations and
+// addends have.
+std::vector<bool> with_images(const runtime::OpCall& call,
+                              const std::vector<runtime::EpilogueStep>& steps);
+
+// Does the same as by_images for an op whose result is a sum over the images that all operands
+// have.
 Prepared sum_by_images(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
                        PrepareOp prepare);
 

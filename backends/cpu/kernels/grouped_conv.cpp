@@ -176,8 +176,6 @@ private:
     int64_t shares_ = 1, share_floats_ = 0;
 };
 
-}  // namespace
-
 bool fits_grouped_conv(const ConvProblem& p, Role role) {
     if (p.groups == 1 || p.x.dtype != runtime::DType::f32 || p.window.dims > 2 ||
         p.w.layout != runtime::Layout::row_major)
@@ -191,6 +189,8 @@ bool fits_grouped_conv(const ConvProblem& p, Role role) {
     }
     return true;
 }
+
+}  // namespace
 
 bool takes_grouped_conv(const ConvProblem& p, Role role) {
     if (!fits_grouped_conv(p, role)) return false;

@@ -14,11 +14,9 @@
 
 namespace megjit::cpu {
 
-// Does the kernel compute this? It takes float32, several groups, and one or two spatial axes.
-bool fits_grouped_conv(const runtime::ConvProblem& problem, runtime::ConvRole role);
-
-// Is it also faster than the library? oneDNN's depthwise kernels reach the bandwidth of the caches
-// with 3x3 taps, but only for results and without dilation for data; for narrow groups it falls
+// Does the kernel compute this (float32, several groups, one or two spatial axes), and faster than
+// others do? Depthwise kernels of oneDNN and of dense_conv.h reach the bandwidth of the caches with
+// 3x3 taps, but oneDNN's only for results and without dilation for data; for narrow groups it falls
 // back to plain loops.
 bool takes_grouped_conv(const runtime::ConvProblem& problem, runtime::ConvRole role);
 

@@ -174,20 +174,15 @@ Prepared prepare_filter(const ConvProblem& p) {
     });
 }
 
-template <class T>
-Prepared prepared(const ConvProblem& p, Role role) {
-    switch (role) {
-        case Role::forward: return prepare_forward<T>(p);
-        case Role::data: return prepare_data<T>(p);
-        case Role::filter: break;
-    }
-    return prepare_filter<T>(p);
-}
-
 }  // namespace
 
 Prepared prepare_window_products(const ConvProblem& p, Role role) {
-    return p.x.dtype == runtime::DType::f64 ? prepared<double>(p, role) : prepared<float>(p, role);
+    switch (role) {
+        case Role::forward: return prepare_forward<double>(p);
+        case Role::data: return prepare_data<double>(p);
+        case Role::filter: break;
+    }
+    return p.x.dtype == runtime::DType::f64 ? prepare_filter<double>(p) : prepare_filter<float>(p);
 }
 
 }  // namespace megjit::cpu

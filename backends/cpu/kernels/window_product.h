@@ -8,7 +8,8 @@
 
 namespace megjit::cpu {
 
-// All operands are row-major and none is empty; steps of the problem are not computed.
+// All operands are row-major and none is empty; steps of the problem are not computed. Only
+// gradients of weights may be float32.
 Prepared prepare_window_products(const runtime::ConvProblem& problem, runtime::ConvRole role);
 
 }  // namespace megjit::cpu

@@ -267,15 +267,6 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     return prepare(call, Convolution(p), role);
 }
 
-// Says for each operand whether it has images: activations and addends have.
-std::vector<bool> with_images(const OpCall& call, const ConvProblem& p) {
-    std::vector<bool> has_images(call.inputs.size());
-    has_images[0] = true;
-    for (const runtime::EpilogueStep& step : p.steps)
-        if (step.kind == runtime::EpilogueKind::add) has_images[step.operand] = true;
-    return has_images;
-}
-
 Prepared prepare_conv_epilogue(const OpCall& call, std::span<const Type> outputs) {
     const ConvProblem problem = of_rows(runtime::conv_problem(call, outputs));
     const Type &x = problem.x, &w = problem.w, &y = problem.y;
@@ -284,7 +275,7 @@ Prepared prepare_conv_epilogue(const OpCall& call, std::span<const Type> outputs
     if (dnn::is_winograd(w.layout) && takes_winograd(problem)) return prepare_winograd(problem);
     if (!is_packed_for_groups(problem)) return dnn::unpacking(call, outputs, prepare_conv_epilogue);
     if (Prepared parts =
-            by_images(call, outputs, with_images(call, problem), prepare_conv_epilogue))
+            by_images(call, outputs, with_images(call, problem.steps), prepare_conv_epilogue))
         return parts;
     const memory::desc result = dnn::desc_of(y);
     if (x.numel() == 0 || w.numel() == 0)
