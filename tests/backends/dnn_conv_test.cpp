@@ -132,6 +132,15 @@ const std::vector<ConvCase> kConvCases = {
     {"long_stride", {1, 3, 11, 11}, {4, 3, 2, 2}, {5}},
     {"whole_input", {2, 5, 4, 4}, {10, 5, 4, 4}},
     {"one_pixel", {1, 1, 1, 1}, {1, 1, 1, 1}},
+    {"long_line", {1, 24, 1501}, {20, 24, 5}, {2}, {4}, {2}},
+    {"wide_rows_of_a_volume", {1, 20, 3, 3, 700}, {10, 20, 3, 3, 3}, {1}, {1}},
+    {"more_channels_than_a_block", {1, 300, 7, 6}, {130, 300, 3, 3}, {1}, {1}},
+    {"strided_beyond_a_block", {2, 65, 13, 18}, {70, 65, 3, 3}, {2, 3}, {1, 2}},
+    {"patches", {1, 3, 32, 48}, {33, 3, 16, 16}, {16}},
+    {"depthwise_strided", {2, 37, 17, 16}, {37, 1, 3, 5}, {2, 3}, {1, 2}, {1}, 37},
+    {"depthwise_dilated_strided", {1, 70, 13, 15}, {70, 1, 5, 3}, {2, 1}, {2, 1}, {1, 2}, 70},
+    {"volume_depthwise", {1, 18, 5, 6, 7}, {18, 1, 3, 3, 3}, {2}, {1}, {1}, 18},
+    {"phases_without_taps", {2, 20, 11, 12}, {24, 20, 2, 2}, {3}, {1}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Conv, ConvTest,
