@@ -76,6 +76,28 @@ def test_elements_at_a_mask(shape):
     agree(lambda x, values, mask: x.masked_scatter(mask & False, values), floats(4, 6), floats(3), whole(2, *shape) > 0)
 
 
+def written(x, *place_and_values):
+    *place, values = place_and_values
+    y = x * 2
+    y[tuple(place)] = values
+    return y
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_the_same_is_written_at_each_place_of_a_mask(accumulate):
+    at, number = whole(2, 4, 6) > 0, torch.tensor(0.5)
+
+    def put(x, values, *places):
+        return torch.ops.aten.index_put(x, places, values, accumulate)
+
+    agree(put, floats(4, 6), number, at)
+    agree(put, floats(4, 6, 3), torch.arange(3.0), at)
+    agree(put, floats(6, 3, 2), torch.arange(3.0).reshape(1, 3, 1), at[0])
+    agree(lambda x, values, mask: put(x, values, None, mask), floats(2, 4, 6, 3), torch.arange(2.0).reshape(2, 1, 1), at)
+    agree(lambda x, mask: written(x, mask, torch.finfo(torch.float32).max), floats(4, 6), at)
+    agree(lambda x, mask: written(x, slice(None), mask, 3.0), floats(4, 6), at[0])
+
+
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "prod"])
 def test_reductions_to_places(reduce, include_self):

@@ -45,8 +45,20 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     if any(i is not None and i.dtype == np.bool_ for i in indices):
-        raise Unsupported("at a mask")
+        return _put_at_mask(x, indices, values, accumulate)
     return FUNCTIONS["index_put"](x, indices, values, accumulate)
+
+
+def _put_at_mask(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+    """Writes, or adds, the same at each place of a mask."""
+    (first, mask), *others = [(axis, i) for axis, i in enumerate(indices) if i is not None]
+    behind = x.ndim - first - mask.ndim
+    shape = (*[1] * (first + 1 + behind - values.ndim), *values._tuple_shape)
+    if others or shape[first] != 1:  # values that differ from place to place are as many as the mask has
+        raise Unsupported("several numbers at a mask")
+    mask = F.reshape(mask, (*mask._tuple_shape, *[1] * behind))
+    values = F.reshape(values, (*shape[:first], *[1] * (x.ndim - first - behind), *shape[first + 1 :]))
+    return F.where(mask, x + values if accumulate else values, x)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
