@@ -111,6 +111,7 @@ def test_a_world_shrinks_and_grows(killed, script, tmp_path):
         for each in nodes:
             each.kill()
     assert [each.returncode for each in nodes] == [0, 0], said
+    assert all(output.count("\n") == 1 for output, _ in said), said  # each program ended once
     sizes = [json.loads(output.partition("] ")[2]) for output, _ in said]
     assert sizes[0] == sizes[1] == [2] * 10 + [1] * 10 + [2] * 10
     assert "a world of 1 processes begins" in said[0][1] and "rank 0 failed with exit code 3" in said[0][1]
