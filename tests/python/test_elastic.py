@@ -164,6 +164,20 @@ def test_what_else_answers_is_told(token, why):
     server._close()
 
 
+def test_who_has_heard_that_all_is_over_begins_no_world_of_its_own():
+    """The keeper closes when all have heard it, which may be before the last of them asks for its place."""
+    (port,) = get_free_ports(1)
+    keeper, other = (_meeting.Meeting("127.0.0.1", port, 1, _meeting.Limits(1, 2, 3), "one") for _ in range(2))
+    keeper._keep()
+    assert [each._ask("waits") for each in (keeper, other)] == [["wait"], ["wait"]]
+    assert keeper.place().rank == 0
+    keeper.has_server(7)
+    assert other.place().rank == 1
+    assert keeper.goes_on("done") and not other.goes_on("done")
+    keeper._server._close()
+    assert other.place() == 0 and other._list is None
+
+
 def test_who_is_silent_is_gone(monkeypatch):
     """A machine without power says nothing: the others stop, and begin without it."""
     clock = itertools.count()  # each question is a second

@@ -135,6 +135,8 @@ class Meeting:
         self._next_beat = 0.0
         self._answered = time.monotonic()
         self._why = ""  # the last question had no answer
+        # the exit code, once this machine has heard that all is over: it asks no more, for the keeper may be gone by then
+        self._code: int | None = None
 
     def place(self) -> Place | int:
         """Waits until a world begins that this machine is part of: its place there; or the exit code, where none will.
@@ -143,11 +145,9 @@ class Meeting:
         """
         deadline = time.monotonic() + SECONDS_TO_MEET
         has_told = False
-        while True:
+        while self._code is None:
             self._keep()
             word, *rest = self._ask("waits")
-            if word == "over":
-                return int(rest[0])
             if word == "begin":
                 self._number, first, size, port = rest
                 return Place(self._ip, port, size, first, 0)
@@ -161,6 +161,7 @@ class Meeting:
                     + (f": {self._why}" if self._why else "")
                 )
             time.sleep(_BEAT_SECONDS / 2)
+        return self._code
 
     def has_server(self, port: int) -> None:
         """Tells the port of the world's server, so that the others begin."""
@@ -202,6 +203,12 @@ class Meeting:
         self._server._serve()
 
     def _ask(self, doing: str) -> list[Any]:
+        answer = self._answer_of_list(doing)
+        if answer[0] == "over":
+            self._code = int(answer[1])
+        return answer
+
+    def _answer_of_list(self, doing: str) -> list[Any]:
         """Asks the list; returns [""] if no answer comes, ["stop"] if none has come for long."""
         question = self._node, self._processes, doing, self._number
         if self._list is not None:
