@@ -67,7 +67,7 @@ def of(kind, options, **given):
 
 
 def program(function, *given):
-    return row(lambda: Program(function), *given)
+    return row(lambda: function, *given)
 
 
 def image(name, size="32n", **options):
@@ -107,7 +107,7 @@ EXPORTS = {
     "SqueezeNet": image("squeezenet1_1"),
     "EfficientNet": image("efficientnet_b0"),
     "RegNet": image("regnet_y_400mf"),
-    "LR-ASPP": row(lambda: Program(torchvision.models.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=3)), floats("n", 3, "32m", "32m")),
+    "LR-ASPP": row(lambda: torchvision.models.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=3), floats("n", 3, "32m", "32m")),
     # transformers
     "BERT": of("Bert", _ENCODER, **_TEXT),
     "RoBERTa": of("Roberta", {**_ENCODER, "pad_token_id": 1}, **_TEXT),

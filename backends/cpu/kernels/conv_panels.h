@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "runtime/host/parallel.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::cpu {
@@ -23,6 +24,12 @@ struct Range {
 // The index-th of `count` equal ranges of [0, n).
 inline Range share_of(int64_t n, int64_t index, int64_t count) {
     return {n * index / count, n * (index + 1) / count};
+}
+
+// How many threads so many products are worth.
+inline int64_t threads_for(int64_t products) {
+    constexpr int64_t kProducts = 1 << 19;  // of a thread
+    return std::clamp<int64_t>(products / kProducts, 1, runtime::thread_count());
 }
 
 // Elements from one pixel to the next, and from one channel to the next.

@@ -223,9 +223,7 @@ private:
 class DenseConvExecutable final : public runtime::Executable {
 public:
     DenseConvExecutable(const ConvProblem& p, Role role) : c_(p, role) {
-        constexpr int64_t kProducts = 1 << 19;  // this many are worth a thread
-        shares_ = std::min(
-            units(), std::clamp<int64_t>(c_.products() / kProducts, 1, runtime::thread_count()));
+        shares_ = std::min(units(), threads_for(c_.products()));
         sums_ = c_.is_written_in_place ? 0 : c_.block_pixels() * c_.panel;
         share_floats_ = c_.packed_x() + aligned_floats(sums_);
     }

@@ -168,9 +168,7 @@ Shares shares_of(const FilterGradient& g, int64_t threads) {
 class FilterExecutable final : public runtime::Executable {
 public:
     explicit FilterExecutable(const ConvProblem& p) : g_(p) {
-        constexpr int64_t kProducts = 1 << 19;  // this many are worth a thread
-        shares_ = shares_of(
-            g_, std::clamp<int64_t>(g_.products() / kProducts, 1, runtime::thread_count()));
+        shares_ = shares_of(g_, threads_for(g_.products()));
         const auto packed = [&](const Operand& o, int64_t shares) {
             const int64_t panel = g_.packed_panel(o, g_.block_images, g_.block_rows);
             return o.is_read_in_place ? 0 : aligned_floats(parts_of(o.panels, shares) * panel);

@@ -89,9 +89,7 @@ struct GroupedConv {
 class GroupedConvExecutable final : public runtime::Executable {
 public:
     GroupedConvExecutable(const ConvProblem& p, Role role) : c_(p, role) {
-        constexpr int64_t kProducts = 1 << 19;  // this many are worth a thread
-        shares_ = std::min(
-            units(), std::clamp<int64_t>(c_.products() / kProducts, 1, runtime::thread_count()));
+        shares_ = std::min(units(), threads_for(c_.products()));
         share_floats_ = c_.weights() + c_.packed_x() + c_.packed_y();
     }
     size_t workspace_bytes() const override {

@@ -117,9 +117,7 @@ private:
 class GroupedFilterExecutable final : public runtime::Executable {
 public:
     explicit GroupedFilterExecutable(const ConvProblem& p) : g_(p) {
-        constexpr int64_t kProducts = 1 << 19;  // this many are worth a thread
-        shares_ = std::min(
-            units(), std::clamp<int64_t>(g_.products() / kProducts, 1, runtime::thread_count()));
+        shares_ = std::min(units(), threads_for(g_.products()));
         packed_floats_ = g_.packed_x() + g_.packed_y();
     }
     size_t workspace_bytes() const override {

@@ -56,8 +56,8 @@ def _put_at_mask(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, ac
     shape = (*[1] * (first + 1 + behind - values.ndim), *values._tuple_shape)
     if others or shape[first] != 1:  # values that differ from place to place are as many as the mask has
         raise Unsupported("several numbers at a mask")
+    values = F.reshape(values, (*shape[:first], *[1] * mask.ndim, *shape[first + 1 :]))
     mask = F.reshape(mask, (*mask._tuple_shape, *[1] * behind))
-    values = F.reshape(values, (*shape[:first], *[1] * (x.ndim - first - behind), *shape[first + 1 :]))
     return F.where(mask, x + values if accumulate else values, x)
 
 
